@@ -1,0 +1,88 @@
+"""The command tree and the one place that prints a refusal."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kvplan.errors import KvplanError
+
+# command -> (module beside this one, one line of help); imported only when it runs
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(TyperGroup):
+    """A command's module is imported when the command is called, not to list it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"kvplan.commands.{COMMANDS[cmd_name][0]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KvplanError as error:
+            print_refusal(error)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        print(f"kvplan {version('kvplan-pools')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Capacity planner and pool inspector for LLM serving."""
+
+
+def print_refusal(error: KvplanError) -> None:
+    """`error: file:line: problem`, then `hint:` with the next step, on stderr."""
+    print(f"error: {error}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {error.hint}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code (0 yes, 1 the answer is no, 2 bad input)."""
+    try:
+        app(args=None if argv is None else list(argv), prog_name="kvplan")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0

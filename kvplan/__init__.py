@@ -1,0 +1,1 @@
+"""Capacity planner and pool inspector for LLM serving."""

@@ -1,0 +1,1 @@
+"""Who owns which slot: free lists on the device."""

@@ -1,0 +1,1 @@
+"""Launch lines, start-up logs, budgets and lock files."""

@@ -1,0 +1,1 @@
+"""One pool operation a file: torch reference, launcher, Triton kernel."""

@@ -1,0 +1,1 @@
+"""The pools themselves, as torch tensors."""

@@ -1,0 +1,1 @@
+"""Workloads, the scheduling model, and what a replay verifies."""

@@ -1,0 +1,1 @@
+"""Trace readers, one format a file."""

@@ -1,0 +1,1 @@
+"""Results as plain rows, JSON or HTML, without a terminal."""

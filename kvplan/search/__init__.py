@@ -1,0 +1,1 @@
+"""The inverse of sizing: fit one knob, sweep a grid."""

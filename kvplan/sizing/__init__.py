@@ -1,0 +1,1 @@
+"""How a launch becomes pool sizes: integer arithmetic without torch."""

@@ -1,0 +1,1 @@
+"""Shipped presets: models, GPUs, parallel and speculative settings."""
