@@ -1,0 +1,81 @@
+"""A launch after the engine's own resolution: every argument that sizing reads, with its origin."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+KvDtype = Literal[
+    "bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2", "mxfp8"
+]
+MambaStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
+Role = Literal["null", "prefill", "decode"]
+
+
+class ParallelWidths(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks of each kind; attn_tp = tp // attn_dp // attn_cp."""
+
+    tp: int
+    pp: int
+    attn_tp: int
+    attn_dp: int
+    attn_cp: int
+    attn_dcp: int
+    pp_partition: tuple[int, ...] | None = None  # SGLANG_PP_LAYER_PARTITION
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Resolved speculative decoding; algorithm None is off."""
+
+    algorithm: str | None = None
+    num_steps: int | None = None
+    eagle_topk: int | None = None
+    num_draft_tokens: int | None = None
+
+
+class Hicache(msgspec.Struct, frozen=True, kw_only=True):
+    """The host tier as asked for; size is decimal GB a rank, and wins over ratio."""
+
+    enabled: bool = False
+    ratio: float | None = None
+    size_gb: int = 0
+    buffer_only: bool = False
+    host_free_bytes: int | None = None
+    ranks_per_host: int = 1
+    host_memory_fraction: float = 0.8
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine would print as its server arguments once all defaults are set."""
+
+    widths: ParallelWidths
+    speculation: Speculation
+    context_length: int
+    page_size: int
+    mem_fraction_static: float
+    chunked_prefill_size: int
+    max_prefill_tokens: int
+    max_running_requests: int | None  # over all DP ranks; None: derived from the tokens
+    max_total_tokens: int | None
+    decode_graph_max_bs: int | None
+    attention_backend: str | None
+    prefill_attention_backend: str | None
+    decode_attention_backend: str | None
+    kv_cache_dtype: KvDtype  # storage dtype of the cache; mxfp8 is a recipe over float8_e4m3fn
+    fp4_recipe: str | None = None  # nvfp4 or fp4_mx_block16
+    radix_cache: bool
+    overlap_schedule: bool
+    swa_full_tokens_ratio: float
+    swa_ratio_given: bool = False
+    mamba_full_memory_ratio: float
+    max_mamba_cache_size: int | None
+    mamba_strategy: MambaStrategy | None  # None: not a hybrid linear model
+    mamba_overlap_asked: bool = True  # overlap before pipeline parallelism switched it off
+    mamba_ssm_dtype: str | None = None  # the launch's own, over the model's
+    disaggregation_mode: Role = "null"
+    decode_extra_slots: int = 0  # pre-allocation slots of a decode node
+    dsa_raw_layout: bool = False  # trtllm / tilelang keep fp8 latents without scales
+    multimodal_reservation_mib: int = 0
+    hicache: Hicache = Hicache()
+    provenance: dict[str, str] = {}

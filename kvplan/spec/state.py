@@ -1,0 +1,82 @@
+"""Recurrent state of hybrid linear models: what one slot holds in each linear layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+StateDtype = Literal["float32", "bfloat16", "float16"]
+
+
+class Mamba2State(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="mamba2",
+    forbid_unknown_fields=True,
+):
+    """Mamba2 and gated delta net: a conv window over heads and groups, a state a head."""
+
+    intermediate_size: int
+    num_groups: int
+    num_heads: int
+    head_dim: int
+    state_size: int
+    conv_kernel: int
+
+
+class KdaState(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="kda",
+    forbid_unknown_fields=True,
+):
+    """Kimi delta attention: the conv window's axes are swapped, temporal is square."""
+
+    num_heads: int
+    head_dim: int
+    num_k_heads: int
+    head_k_dim: int
+    conv_kernel: int
+
+
+class LightningState(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="lightning",
+    forbid_unknown_fields=True,
+):
+    """Lightning attention: no conv, a square state a head."""
+
+    num_heads: int
+    head_dim: int
+
+
+class ShortConvState(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="short_conv",
+    forbid_unknown_fields=True,
+):
+    """LFM2 short convolution: the conv window alone."""
+
+    conv_dim: int
+    conv_kernel: int
+
+
+class LinearState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The linear layers of a hybrid model and their state."""
+
+    layers: tuple[int, ...]
+    full_attention_layers: tuple[int, ...]
+    state: Mamba2State | KdaState | LightningState | ShortConvState
+    ssm_dtype: StateDtype = "float32"
+    conv_dtype: StateDtype = "bfloat16"
