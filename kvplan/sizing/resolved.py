@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 KvDtype = Literal[
-    "bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2", "mxfp8"
+    "bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"
 ]
+KvRecipe = Literal["mxfp8", "nvfp4", "fp4_mx_block16"]
 MambaStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 Role = Literal["null", "prefill", "decode"]
 
@@ -62,8 +63,8 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     attention_backend: str | None
     prefill_attention_backend: str | None
     decode_attention_backend: str | None
-    kv_cache_dtype: KvDtype  # storage dtype of the cache; mxfp8 is a recipe over float8_e4m3fn
-    fp4_recipe: str | None = None  # nvfp4 or fp4_mx_block16
+    kv_cache_dtype: KvDtype  # as the engine's log names it: mxfp8 stores float8_e4m3fn
+    kv_recipe: KvRecipe | None = None  # block-scaled caches; nvfp4 and fp4_mx_block16 store FP4
     radix_cache: bool
     overlap_schedule: bool
     swa_full_tokens_ratio: float
@@ -76,6 +77,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     disaggregation_mode: Role = "null"
     decode_extra_slots: int = 0  # pre-allocation slots of a decode node
     dsa_raw_layout: bool = False  # trtllm / tilelang keep fp8 latents without scales
+    gpu_sm: int | None = None  # compute capability times 10; None on other vendors
     multimodal_reservation_mib: int = 0
     hicache: Hicache = Hicache()
     provenance: dict[str, str] = {}
