@@ -72,11 +72,14 @@ class ShortConvState(
     conv_kernel: int
 
 
+StateKind = Mamba2State | KdaState | LightningState | ShortConvState
+
+
 class LinearState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The linear layers of a hybrid model and their state."""
 
     layers: tuple[int, ...]
     full_attention_layers: tuple[int, ...]
-    state: Mamba2State | KdaState | LightningState | ShortConvState
+    state: StateKind
     ssm_dtype: StateDtype = "float32"
     conv_dtype: StateDtype = "bfloat16"
