@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kvplan.errors import TraceError
 from kvplan.replay.requests import BlockIds, Request, TokenIds
 
-SOUND = {"rid": "a", "t_ns": 0, "input_len": 1000, "output_len": 0}
+SOUND: dict[str, Any] = {"rid": "a", "t_ns": 0, "input_len": 1000, "output_len": 0}
 
 
 @pytest.mark.parametrize(
@@ -31,4 +33,5 @@ def test_a_request_that_cannot_be_replayed_is_refused(change, problem):
 def test_blocks_may_end_before_the_prompt_does():
     request = Request(**SOUND, identity=BlockIds(ids=(7,), block_size=512))
 
+    assert isinstance(request.identity, BlockIds)
     assert request.identity.ids == (7,)

@@ -1,0 +1,99 @@
+"""What the prefix cache compares: a request's tokens, by their ids or by hashed blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Protocol
+
+from kvplan.replay.requests import BlockIds, Request, TokenIds
+
+
+class Key(Protocol):
+    """Token identities by position. What a position holds never changes, more may be appended."""
+
+    def page(self, position: int, page_size: int) -> Hashable:
+        """What the page at a position holds: equal pages behind equal prefixes are shared."""
+
+    def common(self, other: Key, start: int, stop: int) -> int:
+        """First position in `start .. stop` where two keys with equal prefixes part."""
+
+
+class TokenKey:
+    """Explicit token ids; outputs may be appended as they come."""
+
+    __slots__ = ("tokens",)
+
+    def __init__(self, tokens: Iterable[int]) -> None:
+        self.tokens = list(tokens)
+
+    def page(self, position: int, page_size: int) -> Hashable:
+        if page_size == 1:
+            return self.tokens[position]
+        return tuple(self.tokens[position : position + page_size])
+
+    def common(self, other: Key, start: int, stop: int) -> int:
+        if not isinstance(other, TokenKey):
+            return start
+        mine, theirs = self.tokens, other.tokens
+        step = 1
+        while start < stop:
+            end = min(start + step, stop)
+            if mine[start:end] != theirs[start:end]:
+                if end == start + 1:
+                    return start
+                stop, step = end, max((end - start) // 2, 1)
+            else:
+                start, step = end, 2 * step
+        return stop
+
+
+class BlockKey:
+    """Hashed blocks of a chain, then tokens that nobody shares.
+
+    A page belongs to the block of its last token, so a block is shared up to its last whole page.
+    The last block of a prompt may be partial: it is the same block only at the same length.
+    """
+
+    __slots__ = ("block_size", "covered", "namespace", "owner", "units")
+
+    def __init__(
+        self, owner: Hashable, input_len: int = 0, identity: BlockIds | None = None
+    ) -> None:
+        self.owner = owner
+        self.namespace = identity.namespace if identity else ""
+        self.block_size = identity.block_size if identity else 1
+        self.units: tuple[Hashable, ...] = identity.ids if identity else ()
+        self.covered = min(len(self.units) * self.block_size, input_len)
+        partial = self.covered % self.block_size
+        if partial:
+            self.units = (*self.units[:-1], (self.units[-1], partial))
+
+    def page(self, position: int, page_size: int) -> Hashable:
+        last = position + page_size - 1
+        if last >= self.covered:
+            return self.owner
+        return self.namespace, self.block_size, self.units[last // self.block_size]
+
+    def common(self, other: Key, start: int, stop: int) -> int:
+        if self is other:
+            return stop
+        if (
+            not isinstance(other, BlockKey)
+            or self.namespace != other.namespace
+            or self.block_size != other.block_size
+        ):
+            return start
+        size = self.block_size
+        stop = min(stop, self.covered, other.covered)
+        for index in range(start // size, -(-stop // size)):
+            if self.units[index] != other.units[index]:
+                return max(start, index * size)
+        return max(start, stop)
+
+
+def key_of(request: Request) -> Key:
+    """The key of a workload's request: what its trace knows about the tokens, and no more."""
+    identity = request.identity
+    if isinstance(identity, TokenIds):
+        return TokenKey([*identity.prompt, *identity.output])
+    return BlockKey(request.rid, request.input_len, identity)

@@ -1,0 +1,222 @@
+"""The engine's radix tree: which prefixes are cached, who holds them, and what goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple, Protocol
+
+from kvplan.replay.eviction import EvictionQueue
+from kvplan.replay.keys import Key, TokenKey
+from kvplan.units import floor_page
+
+
+class Slots(Protocol):
+    """Slots of consecutive positions: a tensor or list of ids, or a range where only counts matter."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, item: slice) -> Slots: ...
+
+
+class Node:
+    """The positions `start .. stop` of a key, cached behind those of its parents."""
+
+    __slots__ = (
+        "access_time",
+        "children",
+        "creation_time",
+        "hits",
+        "key",
+        "locks",
+        "parent",
+        "slots",
+        "start",
+        "stop",
+        "ticket",
+    )
+
+    def __init__(self, parent: Node | None, key: Key, start: int, stop: int, slots: Slots) -> None:
+        self.parent = parent
+        self.key = key
+        self.start = start
+        self.stop = stop
+        self.slots = slots
+        self.children: dict[Hashable, Node] = {}
+        self.locks = 0
+        self.hits = 0
+        self.access_time = 0
+        self.creation_time = 0
+        self.ticket = 0
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Match(NamedTuple):
+    """The longest cached prefix: its tokens and the node where it ends."""
+
+    prefix_len: int
+    node: Node
+
+
+class Inserted(NamedTuple):
+    """`prefix_len` tokens were there before; of those, `duplicates` (first position, slots) came twice."""
+
+    prefix_len: int
+    node: Node
+    duplicates: list[tuple[int, Slots]]
+
+
+class PrefixCache:
+    """A radix tree over whole pages.
+
+    `release` takes the slots of each evicted node. Time is a logical clock: each touched node gets
+    its own, later time. Whole leaves go at a time, so an eviction overshoots.
+    """
+
+    def __init__(
+        self, page_size: int, release: Callable[[Slots], None], policy: str = "lru"
+    ) -> None:
+        self.page_size = page_size
+        self.evictable = 0
+        self.protected = 0
+        self.root = Node(None, TokenKey(()), 0, 0, range(0))
+        self._release = release
+        self._leaves: EvictionQueue[Node] = EvictionQueue(policy)
+        self._clock = 0
+
+    def match(self, key: Key, limit: int) -> Match:
+        """The longest cached prefix among the first `limit` tokens; a node it ends within is split."""
+        limit = floor_page(limit, self.page_size)
+        node = self.root
+        for child in self._walk(key, limit):
+            node = child
+        return Match(node.stop, node)
+
+    def insert(self, key: Key, slots: Slots, owned_from: int = 0, counted_to: int = 0) -> Inserted:
+        """Cache the whole pages of a key's first `len(slots)` tokens.
+
+        What is cached already keeps its slots: the incoming ones from position `owned_from` on are
+        handed back as duplicates. Nodes that end by `counted_to` get no hit: they had theirs.
+        """
+        stop = floor_page(len(slots), self.page_size)
+        node = self.root
+        duplicates = []
+        for child in self._walk(key, stop):
+            node = child
+            first = max(owned_from, node.start)
+            if first < node.stop:
+                duplicates.append((first, slots[first : node.stop]))
+            if node.stop > counted_to:
+                self._hit(node)
+        prefix_len = node.stop
+        if prefix_len < stop:
+            node = self._add(node, key, stop, slots[prefix_len:stop])
+            self._leaves.put(node)
+            if stop > counted_to:
+                self._hit(node)
+        return Inserted(prefix_len, node, duplicates)
+
+    def lock(self, node: Node) -> None:
+        """Protect a path from eviction."""
+        while node.parent is not None:
+            if not node.locks:
+                self.evictable -= len(node)
+                self.protected += len(node)
+                self._leaves.drop(node)
+            node.locks += 1
+            node = node.parent
+
+    def unlock(self, node: Node) -> None:
+        """Take one lock of a path back."""
+        while node.parent is not None:
+            node.locks -= 1
+            if not node.locks:
+                self.evictable += len(node)
+                self.protected -= len(node)
+                self._offer(node)
+            node = node.parent
+
+    def evict(self, num_tokens: int) -> int:
+        """Release whole unlocked leaves until `num_tokens` are free; returns how many went."""
+        evicted = 0
+        while evicted < num_tokens and (node := self._leaves.pop()) is not None:
+            evicted += len(node)
+            self._remove(node)
+            self._release(node.slots)
+        return evicted
+
+    def _walk(self, key: Key, stop: int) -> Iterator[Node]:
+        """The nodes that hold a key's prefix, each touched; the last one is split at the parting."""
+        node = self.root
+        while node.stop < stop:
+            child = node.children.get(key.page(node.stop, self.page_size))
+            if child is None:
+                return
+            shared = floor_page(
+                key.common(child.key, child.start, min(child.stop, stop)), self.page_size
+            )
+            self._touch(child)
+            if shared < child.stop:
+                yield self._split(child, shared)
+                return
+            yield child
+            node = child
+
+    def _touch(self, node: Node) -> None:
+        self._clock += 1
+        node.access_time = self._clock
+        if node.ticket:
+            self._leaves.put(node)
+
+    def _hit(self, node: Node) -> None:
+        node.hits += 1
+        if node.ticket:
+            self._leaves.put(node)
+
+    def _split(self, lower: Node, position: int) -> Node:
+        """Cut a node in two; the upper one is new, with the hits and locks of the lower."""
+        assert lower.parent is not None
+        cut = position - lower.start
+        upper = Node(lower.parent, lower.key, lower.start, position, lower.slots[:cut])
+        upper.hits = lower.hits
+        upper.locks = lower.locks
+        self._stamp(upper)
+        lower.parent.children[lower.key.page(lower.start, self.page_size)] = upper
+        upper.children[lower.key.page(position, self.page_size)] = lower
+        lower.parent = upper
+        lower.start = position
+        lower.slots = lower.slots[cut:]
+        return upper
+
+    def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
+        node = Node(parent, key, parent.stop, stop, slots)
+        self._stamp(node)
+        parent.children[key.page(node.start, self.page_size)] = node
+        self._leaves.drop(parent)
+        self.evictable += len(node)
+        return node
+
+    def _stamp(self, node: Node) -> None:
+        self._clock += 1
+        node.access_time = node.creation_time = self._clock
+
+    def _remove(self, node: Node) -> None:
+        assert node.parent is not None
+        del node.parent.children[node.key.page(node.start, self.page_size)]
+        self.evictable -= len(node)
+        self._offer(node.parent)
+
+    def _offer(self, node: Node) -> None:
+        """Make a node a candidate if it is an unlocked leaf."""
+        if node.parent is not None and not node.locks and not node.children:
+            self._leaves.put(node)
+
+
+def path_slots(node: Node) -> list[Slots]:
+    """The slots of a whole prefix, node by node from the root."""
+    runs = []
+    while node.parent is not None:
+        runs.append(node.slots)
+        node = node.parent
+    return runs[::-1]
