@@ -161,16 +161,16 @@ def allowed(known: Any) -> list[str]:
     """Spellings of a closed choice: enum members, literals or tags; [] for an open type."""
     from msgspec import inspect
 
-    if isinstance(known, inspect.EnumType):
-        return [str(member.value) for member in known.cls]
-    if isinstance(known, inspect.LiteralType):
-        return [str(value) for value in known.values]
-    if isinstance(known, inspect.UnionType):
-        tags = [option.tag for option in known.types if getattr(option, "tag", None) is not None]
-        return [str(tag) for tag in tags] or [
-            word for option in known.types for word in allowed(option)
-        ]
-    return [] if getattr(known, "tag", None) is None else [str(known.tag)]
+    match known:
+        case inspect.EnumType():
+            return [str(member.value) for member in known.cls]
+        case inspect.LiteralType():
+            return [str(value) for value in known.values]
+        case inspect.UnionType():
+            return [word for option in known.types for word in allowed(option)]
+        case inspect.StructType() if known.tag is not None:
+            return [str(known.tag)]
+    return []
 
 
 def wording(known: Any) -> str:
