@@ -40,6 +40,7 @@ class Hicache(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = False
     ratio: float | None = None
+    ratio_given: bool = False  # a default ratio shrinks to the machine's free memory
     size_gb: int = 0
     buffer_only: bool = False
     host_free_bytes: int | None = None

@@ -1,0 +1,111 @@
+"""The plan of a launch: every stage's pools under the minimum over all stages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.sizing.budget import Budget, Memory, kv_budget
+from kvplan.sizing.host import HostPool, size_host
+from kvplan.sizing.pool import Split, StagePool, cap_stage, split_budget, tokens_of
+from kvplan.sizing.reserves import Reserves, reserves
+from kvplan.sizing.resolved import Resolved
+from kvplan.sizing.shortage import Shortage
+from kvplan.sizing.stage import Stage, make_stage
+from kvplan.spec.gpu import GpuSpec
+from kvplan.spec.model import ModelSpec
+
+
+class StagePlan(NamedTuple):
+    """One pipeline stage: what it could hold alone, and what it holds beside the others."""
+
+    stage: Stage
+    pool: StagePool
+    host: tuple[HostPool, ...]
+
+
+class Plan(NamedTuple):
+    """A launch that starts: the pools of every stage."""
+
+    model: ModelSpec
+    draft: ModelSpec | None
+    gpu: GpuSpec
+    resolved: Resolved
+    reserves: Reserves
+    memory: Memory
+    stages: tuple[StagePlan, ...]
+
+    @property
+    def tokens(self) -> int:
+        """`max_total_num_tokens`, the same on every stage."""
+        return min(stage.pool.tokens for stage in self.stages)
+
+    @property
+    def max_running_requests(self) -> int:
+        """Of one DP rank."""
+        return min(stage.pool.requests.max_running for stage in self.stages)
+
+    @property
+    def rows(self) -> int:
+        """Rows of req_to_token: running requests, pre-allocation of a decode node, padding."""
+        return self.max_running_requests + self.resolved.decode_extra_slots + 1
+
+
+class NoStart(NamedTuple):
+    """A launch that the engine refuses for want of memory, and on which stage."""
+
+    model: ModelSpec
+    draft: ModelSpec | None
+    gpu: GpuSpec
+    resolved: Resolved
+    reserves: Reserves
+    memory: Memory
+    pp_rank: int
+    shortage: Shortage
+
+
+class Profile(NamedTuple):
+    """A stage before any bound from outside: its budget and what that holds."""
+
+    stage: Stage
+    budget: Budget
+    split: Split
+
+
+def plan_launch(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    resolved: Resolved,
+    memory: Memory,
+    draft: ModelSpec | None = None,
+) -> Plan | NoStart:
+    """Size every pipeline stage and take the minimum of their tokens, as the engine does."""
+    needs = reserves(resolved)
+    profiles = []
+    for pp_rank in range(resolved.widths.pp):
+        profile = profile_stage(make_stage(model, resolved, draft, pp_rank), memory)
+        if isinstance(profile, Shortage):
+            return NoStart(model, draft, gpu, resolved, needs, memory, pp_rank, profile)
+        profiles.append(profile)
+    limit = min(tokens_of(profile.split) for profile in profiles)
+    if resolved.max_total_tokens is not None:
+        limit = min(limit, resolved.max_total_tokens)
+    stages = []
+    for profile in profiles:
+        pool = cap_stage(profile.stage, profile.budget, profile.split, limit)
+        if isinstance(pool, Shortage):
+            return NoStart(
+                model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, pool
+            )
+        stages.append(StagePlan(profile.stage, pool, size_host(profile.stage, pool)))
+    return Plan(model, draft, gpu, resolved, needs, memory, tuple(stages))
+
+
+def profile_stage(stage: Stage, memory: Memory) -> Profile | Shortage:
+    """One stage's budget, and the tokens that memory alone would allow."""
+    budget = kv_budget(stage, memory)
+    if isinstance(budget, Shortage):
+        return budget
+    split = split_budget(stage, budget.num_bytes)
+    if isinstance(split, Shortage):
+        return split
+    return Profile(stage, budget, split)
