@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.sizing import layout
+from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.sizing.stage import Stage
 from kvplan.spec.model import Mha, Mla
-
-EAGLE_LIKE = frozenset({"EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE"})
-BLOCK_DRAFTS = frozenset({"DFLASH", "DSPARK"})
 
 
 class CellTerm(NamedTuple):

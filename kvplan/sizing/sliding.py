@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.sizing import layout
-from kvplan.sizing.cell import EAGLE_LIKE, Cell, CellTerm, block_draft_bytes
+from kvplan.sizing.cell import Cell, CellTerm, block_draft_bytes
+from kvplan.sizing.drafts import EAGLE_LIKE, DraftLayers
 from kvplan.sizing.reserves import alloc_len_per_decode, old_alloc_len_per_decode
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
@@ -30,7 +31,7 @@ class SlidingCell(NamedTuple):
 
     full_bytes: int  # full layers, and drafts with full KV
     sliding_bytes: int  # sliding layers, and drafts that slide
-    draft_bytes: int  # a block draft's own pool, as long as the full one
+    draft_bytes: int  # drafts of another geometry, as long as the full pool
     full_layers: int
     ratio: float
 
@@ -63,11 +64,13 @@ def sliding_cell(stage: Stage) -> SlidingCell:
     sliding, resolved = stage.model.sliding, stage.resolved
     assert sliding is not None
     full_layer, sliding_layer = layer_bytes(stage, sliding)
-    full_drafts, sliding_drafts = draft_counts(stage)
+    drafts = eagle_drafts(stage)
+    slide = min(max(drafts.sliding, 0), drafts.total - drafts.banded)
+    full = drafts.total - drafts.banded - slide
     return SlidingCell(
-        full_bytes=full_layer * (len(stage.layers.full) + full_drafts),
-        sliding_bytes=sliding_layer * (len(stage.layers.sliding) + sliding_drafts),
-        draft_bytes=block_draft_bytes(stage),
+        full_bytes=full_layer * (len(stage.layers.full) + full),
+        sliding_bytes=sliding_layer * (len(stage.layers.sliding) + slide),
+        draft_bytes=sliding_layer * drafts.banded + block_draft_bytes(stage),
         full_layers=len(stage.layers.full),
         ratio=resolved.swa_full_tokens_ratio,
     )
@@ -96,13 +99,12 @@ def side_bytes(heads: int, dims: int, resolved: Resolved) -> int:
     return num_bytes
 
 
-def draft_counts(stage: Stage) -> tuple[int, int]:
-    """EAGLE-like draft layers with full and with sliding KV."""
+def eagle_drafts(stage: Stage) -> DraftLayers:
+    """Draft layers of EAGLE and its kin, which share the target's geometry."""
     drafts = stage.draft_layers
     if drafts is None or stage.resolved.speculation.algorithm not in EAGLE_LIKE:
-        return 0, 0
-    slide = min(max(drafts.sliding, 0), drafts.total)
-    return drafts.total - slide, slide
+        return DraftLayers(total=0)
+    return drafts
 
 
 def has_request_cap(stage: Stage) -> bool:

@@ -1,0 +1,99 @@
+"""Every tensor that the target's pools are made of: name, count, shape and dtype, without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvplan.sizing.kv_tensors import kv_tensors
+from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.recurrent import tracking_slots
+from kvplan.sizing.shapes import state_shapes
+from kvplan.sizing.tensor import TensorPlan
+from kvplan.spec.state import KdaState
+
+
+class StateRows(NamedTuple):
+    """Slots and request rows that the recurrent state's tensors are sized by."""
+
+    slots: int
+    rows: int
+    draft_tokens: int
+    dedup: bool  # the draft tokens' conv windows overlap in storage
+
+
+def stage_tensors(plan: Plan, stage: StagePlan) -> tuple[TensorPlan, ...]:
+    """Rows, state and KV of one stage, in that order."""
+    return (*row_tensors(plan, stage), *state_tensors(plan, stage), *kv_tensors(stage))
+
+
+def row_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
+    """req_to_token and what is kept beside it per request row."""
+    rows, width = plan.rows, plan.reserves.row_width
+    yield TensorPlan("rows", "req_to_token", 1, (rows, width), "int32")
+    yield TensorPlan("rows", "req_generation", 1, (rows,), "int64")
+    if stage.pool.budget.state is None:
+        return
+    yield TensorPlan("rows", "state_slot_of_row", 1, (rows,), "int32")
+    tracking = tracking_slots(plan.resolved)
+    if tracking and plan.resolved.mamba_strategy != "no_buffer":
+        tracked = 2 if plan.resolved.overlap_schedule else 1
+        yield TensorPlan("rows", "tracking_slots_of_row", 1, (rows, tracked), "int64")
+
+
+def state_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
+    """Conv windows and recurrent state of all slots, and snapshots where a draft is verified."""
+    state, linear = stage.pool.budget.state, stage.stage.model.linear
+    if state is None or linear is None:
+        return
+    layers = len(stage.stage.layers.linear)
+    shapes = state_shapes(linear.state, plan.resolved.widths.attn_tp)
+    ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
+    rows = state.slots + 1
+    for conv in shapes.conv:
+        if math.prod(conv):
+            yield TensorPlan("state", "conv", 1, (layers, rows, *conv), linear.conv_dtype)
+    yield TensorPlan("state", "temporal", 1, (layers, rows, *shapes.temporal), ssm)
+    yield TensorPlan("state", "free_slots", 1, (state.slots,), "int64")
+    if state.draft_tokens:
+        yield from snapshot_tensors(plan, stage, shapes.conv, shapes.temporal)
+
+
+def snapshot_tensors(
+    plan: Plan,
+    stage: StagePlan,
+    convs: tuple[tuple[int, int], ...],
+    temporal: tuple[int, ...],
+) -> Iterator[TensorPlan]:
+    """One state per draft token and running request; a chain's conv windows share storage."""
+    state, linear = stage.pool.budget.state, stage.stage.model.linear
+    assert state is not None
+    assert linear is not None
+    layers, rows, drafts = len(stage.stage.layers.linear), snapshot_rows(plan), state.draft_tokens
+    ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
+    yield TensorPlan("state", "snapshot_temporal", 1, (layers, rows, drafts, *temporal), ssm)
+    chain = plan.resolved.speculation.eagle_topk == 1 and not isinstance(linear.state, KdaState)
+    for conv in convs:
+        channels, window = conv
+        if not chain:
+            shape = (layers, rows, drafts, *conv)
+            yield TensorPlan("state", "snapshot_conv", 1, shape, linear.conv_dtype)
+            continue
+        span = drafts + window - 1
+        yield TensorPlan(
+            "state", "snapshot_conv", 1, (layers, rows, channels, span), linear.conv_dtype
+        )
+        yield TensorPlan(
+            "state",
+            "snapshot_conv_window",
+            1,
+            (layers, rows, drafts, channels, window),
+            linear.conv_dtype,
+            view_stride=(rows * channels * span, channels * span, 1, span, 1),
+        )
+
+
+def snapshot_rows(plan: Plan) -> int:
+    """Running requests and the padding row; a decode node's waiting rows keep no snapshots."""
+    return plan.max_running_requests + 1
