@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from kvplan.sizing.cell import latent_bytes, sparse_index_dtype
-from kvplan.sizing.compressed import latent_page_bytes
+from kvplan.sizing.compressed_tensors import compressed_tensors
 from kvplan.sizing.layout import ELEMENT_BYTES, FP4_BLOCK, MXFP8_BLOCK, index_key_bytes
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import StagePlan
@@ -162,27 +161,3 @@ def sparse_tensors(stage: Stage, slots: int) -> Iterator[TensorPlan]:
     for name, count in (("index_k", len(local)), ("index_v", len(local) - k_only)):
         if count:
             yield TensorPlan("index", name, count, shape, dtype)
-
-
-def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
-    """DeepSeek-V4: whole pages of latents per pool, and index keys beside ratio 4."""
-    stage, pools = planned.stage, planned.pool.compressed
-    compressed, page = stage.model.compressed, stage.resolved.page_size
-    assert pools is not None
-    assert compressed is not None
-    counts = Counter(compressed.ratios[layer] for layer in stage.span)
-    sides = (
-        ("sliding", len(stage.span), pools.sliding_tokens, 1),
-        ("c4", counts[4], pools.c4_tokens, 4),
-        ("c128", counts[128], pools.c128_tokens, 128),
-    )
-    for name, layers, tokens, ratio in sides:
-        in_page = page // ratio
-        shape = (ceil_div(tokens + page, in_page), latent_page_bytes(compressed, in_page))
-        if layers:
-            yield TensorPlan(name, "latent", layers, shape, "uint8")
-    if counts[4]:
-        in_page = page // 4
-        rows = ceil_div(pools.c4_tokens + page, in_page)
-        row = in_page * index_key_bytes(compressed.index_head_dim, 1)
-        yield TensorPlan("c4", "index_key", counts[4], (rows, row), "uint8")

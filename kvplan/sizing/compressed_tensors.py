@@ -1,0 +1,57 @@
+"""DeepSeek-V4's buffers: whole pages of latents per pool, index keys, and the state rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvplan.sizing.compressed import (
+    latent_page_bytes,
+    layer_counts,
+    ring_slots,
+    state_row_elems,
+)
+from kvplan.sizing.layout import index_key_bytes
+from kvplan.sizing.plan import StagePlan
+from kvplan.sizing.tensor import TensorPlan
+from kvplan.units import ceil_div, ceil_page
+
+
+def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
+    """Latents of the window and of each ratio, and index keys beside ratio 4."""
+    stage, pools = planned.stage, planned.pool.compressed
+    compressed, page = stage.model.compressed, stage.resolved.page_size
+    assert pools is not None
+    assert compressed is not None
+    counts = layer_counts(stage, compressed)
+    sides = (
+        ("sliding", len(stage.span), pools.sliding_tokens, 1),
+        ("c4", counts[4], pools.c4_tokens, 4),
+        ("c128", counts[128], pools.c128_tokens, 128),
+    )
+    for name, layers, tokens, ratio in sides:
+        in_page = page // ratio
+        shape = (ceil_div(tokens + page, in_page), latent_page_bytes(compressed, in_page))
+        if layers:
+            yield TensorPlan(name, "latent", layers, shape, "uint8")
+    if counts[4]:
+        in_page = page // 4
+        rows = ceil_div(pools.c4_tokens + page, in_page)
+        row = in_page * index_key_bytes(compressed.index_head_dim, 1)
+        yield TensorPlan("c4", "index_key", counts[4], (rows, row), "uint8")
+
+
+def ring_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
+    """Compression state: a ring per sliding page for ratio 4, one per request row for 128."""
+    stage, pools = planned.stage, planned.pool.compressed
+    compressed = stage.model.compressed
+    if pools is None or compressed is None:
+        return
+    counts, elems = layer_counts(stage, compressed), state_row_elems(compressed)
+    sides = (
+        ("c4", 4, pools.c4_state_slots, 4 * (elems + compressed.index_head_dim)),
+        ("c128", 128, planned.pool.c128_state_slots, 2 * elems),
+    )
+    for name, ratio, slots, width in sides:
+        rows = ceil_page(slots + ring_slots(stage.resolved, ratio) + 1, ratio)
+        if counts[ratio]:
+            yield TensorPlan(name, "state", counts[ratio], (rows, width), "float32")

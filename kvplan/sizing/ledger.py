@@ -1,0 +1,118 @@
+"""Where every byte of one GPU goes; the entries add up to the card exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvplan.sizing.compressed_tensors import ring_tensors
+from kvplan.sizing.draft_tensors import draft_tensors
+from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.tensor import TensorPlan
+from kvplan.sizing.tensors import stage_tensors
+from kvplan.units import GIB, MIB
+
+INDEX_BYTES = 8  # free lists and slot mappings are int64
+TITLES = {
+    ("kv", "k"): "KV",
+    ("kv", "v"): "KV",
+    ("kv", "latent"): "KV",
+    ("kv", "index_key"): "index keys",
+    ("index", "index_k"): "index keys",
+    ("index", "index_v"): "index keys",
+    ("full", "k"): "full KV",
+    ("full", "v"): "full KV",
+    ("sliding", "k"): "sliding KV",
+    ("sliding", "v"): "sliding KV",
+    ("sliding", "latent"): "sliding KV",
+    ("c4", "latent"): "c4 KV",
+    ("c4", "index_key"): "index keys",
+    ("c4", "state"): "compression state",
+    ("c128", "latent"): "c128 KV",
+    ("c128", "state"): "compression state",
+    ("state", "conv"): "recurrent state",
+    ("state", "temporal"): "recurrent state",
+    ("state", "free_slots"): "free lists",
+    ("rows", "req_to_token"): "req_to_token",
+}
+POOL_TITLES = {"kv": "KV", "full": "full KV", "sliding": "sliding KV", "state": "snapshots"}
+
+
+class Entry(NamedTuple):
+    """One use of the card's memory."""
+
+    name: str
+    num_bytes: int
+    budgeted: bool  # paid from the KV budget; the rest comes out of slack or weights
+    note: str = ""
+
+
+class Ledger(NamedTuple):
+    """All uses of one card, largest concerns first as they are allocated."""
+
+    total_bytes: int
+    entries: tuple[Entry, ...]
+    overrun_bytes: int  # pool tensors beyond what the engine budgeted for them
+
+    def bytes_of(self, name: str) -> int:
+        """Bytes of one entry; 0 where the launch has none."""
+        return sum(entry.num_bytes for entry in self.entries if entry.name == name)
+
+
+def ledger(plan: Plan, stage: StagePlan) -> Ledger:
+    """Every byte of the card of one stage."""
+    total = plan.gpu.memory_mib * MIB
+    pre, post = int(plan.memory.pre_load_gib * GIB), int(plan.memory.post_load_gib * GIB)
+    pools = pool_entries(
+        (*stage_tensors(plan, stage), *ring_tensors(stage), *draft_tensors(plan, stage))
+    )
+    entries = [
+        Entry("driver and context", total - pre, False),
+        Entry("weights", pre - post, False),
+        *pools,
+        *bookkeeping(stage),
+    ]
+    budget = stage.pool.budget
+    reservation = int(budget.multimodal_gib * GIB)
+    if reservation:
+        entries.append(Entry("multimodal cache", reservation, False))
+    spent = sum(entry.num_bytes for entry in entries if entry.budgeted)
+    allowed = int((plan.memory.post_load_gib - budget.slack_gib - budget.multimodal_gib) * GIB)
+    unused = max(0, allowed - spent)
+    entries.append(Entry("unused budget", unused, False, "less than a page, or a cap"))
+    rest = total - sum(entry.num_bytes for entry in entries)
+    entries.append(Entry("graphs and activations", rest, False, "what mem_fraction_static leaves"))
+    return Ledger(total, tuple(entries), max(0, spent - allowed))
+
+
+def pool_entries(tensors: tuple[TensorPlan, ...]) -> list[Entry]:
+    """Tensors summed by what a reader calls them."""
+    sums: dict[str, int] = {}
+    for tensor in tensors:
+        title = title_of(tensor)
+        sums[title] = sums.get(title, 0) + tensor.num_bytes
+    outside = {"req_to_token", "request rows", "free lists"}
+    return [Entry(title, num_bytes, title not in outside) for title, num_bytes in sums.items()]
+
+
+def title_of(tensor: TensorPlan) -> str:
+    """The ledger's name for a tensor: scales and workspaces belong to their pool."""
+    known = TITLES.get((tensor.pool, tensor.name))
+    if known is not None:
+        return known
+    return POOL_TITLES.get(tensor.pool, "request rows" if tensor.pool == "rows" else tensor.pool)
+
+
+def bookkeeping(stage: StagePlan) -> Iterator[Entry]:
+    """Free lists of whole pages, and the table from full to sliding slots."""
+    pool, page = stage.pool, stage.stage.resolved.page_size
+    sizes = [pool.tokens]
+    if pool.sliding is not None:
+        sizes = [pool.sliding.full_tokens, pool.sliding.sliding_tokens]
+    if pool.compressed is not None:
+        sizes = [pool.compressed.full_tokens, pool.compressed.sliding_tokens]
+    pages = sum(size // page for size in sizes)
+    yield Entry("page free lists", pages * INDEX_BYTES, False)
+    if len(sizes) > 1:
+        mapping = (sizes[0] + page + 1) * INDEX_BYTES
+        yield Entry("full to sliding mapping", mapping, False)
