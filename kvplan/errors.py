@@ -38,6 +38,12 @@ class TraceError(KvplanError):
     """A workload file that cannot be replayed as it stands."""
 
 
+class ReplayViolation(KvplanError):
+    """A replay broke an invariant: the answer is no, and the message says where."""
+
+    exit_code = 1
+
+
 class PoolError(KvplanError):
     """Misuse of a pool or allocator: double free, padding slot, lengths that go back."""
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from kvplan.replay.intake import clip_max_new
 from kvplan.replay.keys import TokenKey
+from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path_slots
+from kvplan.replay.scheduler import Decode, Prefill, Scheduler, Step
+from kvplan.replay.sequence import Sequence
+from kvplan.replay.server import Server
+from kvplan.replay.store import KvStore
 
 
 def prefix_tree_differences(trace: dict[str, Any]) -> list[str]:
@@ -57,3 +65,103 @@ def apply_tree_op(
 
 def list_of(slots: Slots) -> list[int]:
     return [int(slot) for slot in slots]  # type: ignore[attr-defined]
+
+
+def server_of(settings: dict[str, Any]) -> Server:
+    """The launch of a recorded schedule."""
+    chunk = settings["chunked_prefill_size"]
+    return Server(
+        page_size=settings["page_size"],
+        num_tokens=settings["tokens"],
+        num_rows=settings["max_running_requests"],
+        max_running_requests=settings["max_running_requests"],
+        context_len=settings["context_length"],
+        chunked_prefill_size=chunk if chunk > 0 else None,
+        max_prefill_tokens=settings["max_prefill_tokens"],
+        prefix_cache=settings["radix_cache"],
+        schedule_policy=settings["schedule_policy"],
+        conservativeness=settings["schedule_conservativeness"],
+        overlap=settings.get("overlap", False),
+    )
+
+
+def schedule_differences(
+    record: dict[str, Any], memory_of: Callable[[Server], KvMemory]
+) -> list[str]:
+    """Where the scheduling model departs from a recorded run: up to the first step that differs."""
+    server = server_of(record["server"])
+    memory = memory_of(server)
+    store = KvStore(server, memory)
+    scheduler = Scheduler(server, store)
+    arrivals = deque(record["requests"])
+    batch: list[str] = []
+    queue: list[str] | None = None
+    for recorded in record["steps"]:
+        while arrivals and arrivals[0]["arrival_step"] <= recorded["step"]:
+            request = arrivals.popleft()
+            max_new = clip_max_new(server, len(request["tokens"]), request["max_new"])
+            if max_new != request["clipped_max_new"]:
+                return [
+                    f"request {request['rid']}: max_new {max_new}, recorded {request['clipped_max_new']}"
+                ]
+            scheduler.waiting.requests.append(sequence_of(request, max_new, store))
+        step = scheduler.step()
+        answer, batch = describe_step(step, batch)
+        rids = [sequence.rid for sequence in scheduler.waiting.requests]
+        if rids != queue:
+            answer["queue"] = queue = rids
+        answer["after"] = describe_state(scheduler, store)
+        fields = {*answer, *recorded} - {"step"}
+        differences = [
+            f"step {recorded['step']} {field}: {answer.get(field)!r}, recorded {recorded.get(field)!r}"
+            for field in sorted(fields)
+            if answer.get(field) != recorded.get(field)
+            and not (field == "out_cache_loc_checksum" and answer.get(field) is None)
+        ]
+        if differences:
+            return differences
+    return []
+
+
+def sequence_of(request: dict[str, Any], max_new: int, store: KvStore) -> Sequence:
+    """A recorded request; what it answers, nobody else asks for."""
+    answer = range(-1, -1 - request["output"] - 1, -1)
+    unique = [hash((request["rid"], token)) for token in answer]
+    key = TokenKey([*request["tokens"], *unique])
+    return Sequence(
+        request["rid"], key, len(request["tokens"]), max_new, request["output"], store.cache.root
+    )
+
+
+def describe_step(step: Step, previous: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """A step in the record's words, and the decode batch that it is told against."""
+    answer: dict[str, Any] = {"kind": "idle"}
+    if isinstance(step.batch, Prefill):
+        answer["kind"] = "prefill"
+        answer["reqs"] = [
+            [part.sequence.rid, part.prefix_len, part.stop - part.prefix_len, part.is_middle]
+            for part in step.batch.parts
+        ]
+    elif isinstance(step.batch, Decode):
+        rids = [sequence.rid for sequence in step.batch.sequences]
+        answer["kind"] = "decode"
+        if rids != previous:
+            answer["reqs"] = previous = rids
+    if step.retracted:
+        answer["retracted"] = [sequence.rid for sequence in step.retracted]
+    if step.aborted:
+        answer["aborted"] = [sequence.rid for sequence in step.aborted]
+    return answer, previous
+
+
+def describe_state(scheduler: Scheduler, store: KvStore) -> dict[str, Any]:
+    """Counts after a step, as recorded."""
+    return {
+        "running": len(scheduler.running),
+        "waiting": len(scheduler.waiting.requests),
+        "available": store.memory.available(),
+        "evictable": store.cache.evictable,
+        "protected": store.cache.protected,
+        "free_rows": store.memory.free_rows(),
+        "new_token_ratio": round(scheduler.ratio.current, 9),
+    }

@@ -1,0 +1,107 @@
+"""What one prefill pass may admit: memory, chunk and input budgets."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.server import Server
+from kvplan.replay.store import KvStore
+from kvplan.units import ceil_page, floor_page
+
+MAX_NEW_ESTIMATE = 4096  # new tokens of one request that admission reckons with at most
+
+
+class Stop(Enum):
+    """Why a pass admits no further request."""
+
+    NO_MEMORY = auto()
+    OTHER = auto()
+
+
+def expected_new(max_new: int, outputs: int) -> int:
+    """New tokens that admission reserves for a waiting request."""
+    return min(max(max_new - outputs, 0), MAX_NEW_ESTIMATE)
+
+
+class PrefillBudget:
+    """Budgets of one pass. Memory is read anew for each request: a locked prefix shrinks it."""
+
+    def __init__(self, server: Server, store: KvStore, reserved: float) -> None:
+        self.store = store
+        self.page_size = server.page_size
+        self.parts: list[Part] = []
+        self.chunked: Sequence | None = None
+        self._reserved_total = reserved
+        self._reserved_now = 0
+        self._chunk_left = server.chunked_prefill_size
+        self._input_left = server.max_prefill_tokens
+
+    @property
+    def _memory_left(self) -> float:
+        return self.store.reachable() - self._reserved_total
+
+    def verdict(self) -> Stop | None:
+        """Whether the pass may look at another request."""
+        if self._memory_left <= 0 or self.store.reachable() <= self._reserved_now:
+            return Stop.NO_MEMORY
+        if self._input_left <= 0 or (self._chunk_left is not None and self._chunk_left <= 0):
+            return Stop.OTHER
+        return None
+
+    def continue_chunked(self, sequence: Sequence) -> Sequence | None:
+        """The next part of a cut prompt; returns it again if there is still more."""
+        assert self._chunk_left is not None
+        limit = min(self._chunk_left, int(self._memory_left))
+        if limit <= 0:
+            limit = self._chunk_left  # it must go on, or its slots never come back
+        remaining = sequence.seq_len - sequence.prefix_len
+        taken = min(remaining, limit)
+        self._admit(sequence, taken, is_middle=remaining > taken)
+        return sequence if remaining > taken else None
+
+    def admit(self, sequence: Sequence) -> Stop | None:
+        """Try a waiting request whose prefix is matched; returns why the pass ends, if it does."""
+        self.store.cache.lock(sequence.node)
+        chosen = self._choose(sequence)
+        if isinstance(chosen, Stop):
+            self.store.cache.unlock(sequence.node)
+            return chosen
+        taken, is_middle = chosen
+        sequence.lock = sequence.node
+        self._admit(sequence, taken, is_middle=is_middle)
+        if is_middle:
+            self.chunked = sequence
+        return self.verdict()
+
+    def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
+        """(tokens to compute now, whether the prompt is cut), its prefix being locked."""
+        remaining = sequence.seq_len - sequence.prefix_len
+        new = expected_new(sequence.max_new, sequence.outputs)
+        if remaining + new + self.page_size >= self._memory_left:
+            return Stop.NO_MEMORY
+        paged = ceil_page(remaining, self.page_size)
+        limit = self._chunk_left
+        if limit is None:
+            if self.parts and paged >= self._input_left:
+                return Stop.OTHER
+            return remaining, False
+        if paged <= limit:
+            return remaining, False
+        end = floor_page(sequence.prefix_len + floor_page(limit, self.page_size), self.page_size)
+        if end <= sequence.prefix_len:
+            return Stop.OTHER
+        return end - sequence.prefix_len, True
+
+    def _admit(self, sequence: Sequence, taken: int, *, is_middle: bool) -> None:
+        sequence.stop = sequence.prefix_len + taken
+        self.parts.append(Part(sequence, sequence.prefix_len, sequence.stop, is_middle))
+        paged = ceil_page(taken, self.page_size)
+        now = paged + self.page_size
+        self._reserved_now += now
+        self._reserved_total += now
+        if not is_middle:
+            self._reserved_total += min(sequence.max_new, MAX_NEW_ESTIMATE)
+        self._input_left -= paged
+        if self._chunk_left is not None:
+            self._chunk_left -= paged

@@ -1,0 +1,42 @@
+"""Which requests have something due at which decode step."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Calendar(Generic[Item]):
+    """Items by tick. Ticks are taken out in order."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, list[Item]] = {}
+        self._ticks: list[int] = []
+
+    def add(self, tick: int, item: Item) -> None:
+        if tick not in self._items:
+            self._items[tick] = []
+            heapq.heappush(self._ticks, tick)
+        self._items[tick].append(item)
+
+    def remove(self, tick: int, item: Item) -> None:
+        self._items[tick].remove(item)
+
+    def at(self, tick: int) -> list[Item]:
+        """What is due at a tick; it stays."""
+        return self._items.get(tick, [])
+
+    def take(self, tick: int) -> list[Item]:
+        """What is due at a tick, taken out; no earlier tick may be left."""
+        due = self._items.pop(tick, [])
+        while self._ticks and self._ticks[0] <= tick:
+            heapq.heappop(self._ticks)
+        return due
+
+    def next_tick(self) -> int | None:
+        """The first tick at which something is due."""
+        while self._ticks and not self._items.get(self._ticks[0]):
+            self._items.pop(heapq.heappop(self._ticks), None)
+        return self._ticks[0] if self._ticks else None

@@ -1,0 +1,69 @@
+"""KV memory as counts: enough for every decision of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as List
+from contextlib import contextmanager
+
+from kvplan.errors import ReplayViolation
+from kvplan.replay.prefix_cache import Slots
+from kvplan.replay.sequence import Part, Sequence
+from kvplan.units import ceil_div
+
+
+class CountedMemory:
+    """Free pages and free rows. Slots are ranges of which the lengths alone matter."""
+
+    def __init__(self, num_tokens: int, page_size: int, num_rows: int) -> None:
+        self.page_size = page_size
+        self.num_pages = num_tokens // page_size
+        self.num_rows = num_rows
+        self._free_pages = self.num_pages
+        self._free_rows = num_rows
+
+    def available(self) -> int:
+        return self._free_pages * self.page_size
+
+    def free_rows(self) -> int:
+        return self._free_rows
+
+    def open_row(self, sequence: Sequence, prefix: List[Slots]) -> None:
+        if not self._free_rows:
+            raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
+        self._free_rows -= 1
+
+    def close_row(self, sequence: Sequence) -> None:
+        self._free_rows += 1
+
+    def extend(self, parts: List[Part]) -> object:
+        page = self.page_size
+        self._take(
+            sum(ceil_div(part.stop, page) - ceil_div(part.prefix_len, page) for part in parts)
+        )
+        return None
+
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> object:
+        self._take(num_new_pages)
+        return None
+
+    def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
+        return range(start, stop)
+
+    def write_row(self, sequence: Sequence, start: int, slots: Slots) -> None:
+        pass
+
+    def free(self, slots: Slots) -> None:
+        self._free_pages += ceil_div(len(slots), self.page_size)
+
+    @contextmanager
+    def free_group(self) -> Iterator[None]:
+        yield
+
+    def _take(self, num_pages: int) -> None:
+        if num_pages > self._free_pages:
+            raise ReplayViolation(
+                f"{num_pages} pages are asked for and {self._free_pages} are free",
+                hint="the engine would stop here with an out-of-memory error",
+            )
+        self._free_pages -= num_pages

@@ -1,0 +1,46 @@
+"""What the scheduling model asks of KV memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as List
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kvplan.replay.prefix_cache import Slots
+from kvplan.replay.sequence import Part, Sequence
+
+
+class KvMemory(Protocol):
+    """Rows and slots of one replica. `slots` run over consecutive positions of one row."""
+
+    page_size: int
+
+    def available(self) -> int:
+        """Tokens that can be allocated now."""
+
+    def free_rows(self) -> int:
+        """Requests that can get a row now."""
+
+    def open_row(self, sequence: Sequence, prefix: List[Slots]) -> None:
+        """Give a request a row that starts with a cached prefix."""
+
+    def close_row(self, sequence: Sequence) -> None:
+        """Take the row back; its slots were freed or belong to the prefix cache."""
+
+    def extend(self, parts: List[Part]) -> object:
+        """Allocate each part behind its prefix and write the rows; returns out_cache_loc."""
+
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> object:
+        """Give every request one more slot; returns out_cache_loc."""
+
+    def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
+        """A copy of a row's positions `start .. stop`."""
+
+    def write_row(self, sequence: Sequence, start: int, slots: Slots) -> None:
+        """Replace the row's slots from a position on."""
+
+    def free(self, slots: Slots) -> None:
+        """Give back slots that start on a page; a page cut at the end goes whole."""
+
+    def free_group(self) -> AbstractContextManager[None]:
+        """Frees inside take effect together at the end."""

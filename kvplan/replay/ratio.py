@@ -1,0 +1,35 @@
+"""How much of their wishes running requests are expected to use: the new-token ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+INITIAL = 0.7
+LOWEST_SHARE = 0.14  # of the initial ratio
+DECAY_STEPS = 600
+RETRACT_STEPS = 20  # decode steps that must fit after a retraction
+
+
+class NewTokenRatio:
+    """Falls with every decode step that fits; starts anew when the server idles."""
+
+    def __init__(self, conservativeness: float) -> None:
+        self.initial = min(INITIAL * conservativeness, 1.0)
+        self.lowest = min(self.initial * LOWEST_SHARE, 1.0)
+        self.decay = (self.initial - self.lowest) / DECAY_STEPS
+        self.current = self.initial
+
+    def step(self) -> None:
+        self.current = max(self.current - self.decay, self.lowest)
+
+    def reset(self) -> None:
+        self.current = self.initial
+
+
+def ratio_after_retraction(survivors: Iterable[tuple[int, int]]) -> float:
+    """From (outputs so far, new tokens asked for) of the requests that stay."""
+    outputs, wishes = 0, 0
+    for output_len, max_new in survivors:
+        outputs += output_len + RETRACT_STEPS
+        wishes += max_new
+    return min(1.0, outputs / (wishes + 1))

@@ -1,0 +1,246 @@
+"""The engine's scheduling loop, step by step: what runs, what it holds, who gives way."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.replay.budget import PrefillBudget, Stop
+from kvplan.replay.calendar import Calendar
+from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
+from kvplan.replay.retraction import retract
+from kvplan.replay.running import Running
+from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.server import Server
+from kvplan.replay.store import KvStore
+from kvplan.replay.waiting import WaitingQueue
+
+
+class Prefill(NamedTuple):
+    """A launched batch that computes parts of prompts."""
+
+    parts: list[Part]
+    out_cache_loc: object
+
+
+class Decode(NamedTuple):
+    """A launched batch in which each request grows by one token."""
+
+    sequences: list[Sequence]
+    out_cache_loc: object
+
+
+Batch = Prefill | Decode
+
+
+class Step(NamedTuple):
+    """What one turn of the loop did. Idle: `batch` is None."""
+
+    batch: Batch | None
+    retracted: list[Sequence]
+    aborted: list[Sequence]
+
+
+class Scheduler:
+    """One replica. Arrivals go to `waiting`, then each `step` is one turn of the engine's loop.
+
+    A step schedules and launches a batch, then takes results in: its own, or with the overlapped
+    loop those of the batch before.
+    """
+
+    def __init__(self, server: Server, store: KvStore) -> None:
+        self.store = store
+        self.waiting = WaitingQueue(server, store)
+        self.running = Running(server.page_size)
+        self.ratio = NewTokenRatio(server.conservativeness)
+        self.chunked: Sequence | None = None
+        self._server = server
+        self._last: Batch | None = None
+        self._ends: Calendar[Sequence] = Calendar()
+        self._retracted: list[Sequence] = []
+        self._aborted: list[Sequence] = []
+
+    def step(self) -> Step:
+        """One turn of the loop."""
+        self._retracted, self._aborted = [], []
+        batch = self._next_batch()
+        results = self._last if self._server.overlap else batch
+        if results is not None:
+            self._take_in(results)
+        elif batch is None and self._is_idle():
+            self.ratio.reset()
+        self._last = batch
+        return Step(batch, self._retracted, self._aborted)
+
+    def _is_idle(self) -> bool:
+        return not (self.waiting.requests or self.running.sequences or self.chunked)
+
+    # what runs next
+
+    def _next_batch(self) -> Batch | None:
+        self._publish_chunk()
+        self._merge_prefilled()
+        return self._prefill() or self._decode()
+
+    def _publish_chunk(self) -> None:
+        """Put what is computed of a cut prompt into the cache; the next part starts behind it."""
+        sequence = self.chunked
+        if sequence is not None and sequence.stop > sequence.prefix_len:
+            self.store.checkpoint(sequence, sequence.stop)
+            sequence.prefix_len = sequence.stop
+
+    def _merge_prefilled(self) -> None:
+        """Requests whose prompt was computed in the last batch decode from now on."""
+        if not isinstance(self._last, Prefill):
+            return
+        ready = [
+            part.sequence
+            for part in self._last.parts
+            if not part.is_middle and not part.sequence.finished
+        ]
+        if len(ready) < len(self._last.parts):
+            self.running.full = False
+        if ready:
+            self.running.join(ready)
+
+    def _prefill(self) -> Prefill | None:
+        """A batch of new prompts and of the cut one's next part, if there is room."""
+        running = self.running
+        if not running.sequences:
+            running.full = False
+        if self.chunked is None:
+            if running.full or not self.waiting.requests:
+                return None
+            if self._rows_left() <= 0:
+                running.full = True
+                return None
+        self.waiting.arrange()
+        budget = PrefillBudget(self._server, self.store, running.expected_new(self.ratio.current))
+        if self.chunked is not None:
+            self.chunked = budget.continue_chunked(self.chunked)
+        self._admit_waiting(budget)
+        if not budget.parts:
+            return None
+        admitted = {part.sequence for part in budget.parts}
+        self.waiting.requests = [
+            sequence for sequence in self.waiting.requests if sequence not in admitted
+        ]
+        if budget.chunked is not None:
+            self.chunked = budget.chunked
+        for sequence in admitted:
+            sequence.retracted = False
+        return Prefill(budget.parts, self.store.extend(budget.parts))
+
+    def _admit_waiting(self, budget: PrefillBudget) -> None:
+        running = self.running
+        for sequence in self.waiting.requests:
+            if budget.verdict() is Stop.OTHER:
+                return
+            held = sum(part.sequence.holds_row for part in budget.parts)
+            if len(budget.parts) >= self._rows_left(held):
+                running.full = True
+            if running.full:
+                return
+            self.store.match(sequence)
+            stop = budget.admit(sequence)
+            if stop is Stop.NO_MEMORY:
+                running.full = bool(budget.parts or running.sequences)
+            if stop is not None:
+                return
+
+    def _rows_left(self, num_held: int = 0) -> int:
+        """Requests that one pass may hold beside the running ones."""
+        by_batch = self._server.max_running_requests - len(self.running)
+        return min(by_batch, self.store.memory.free_rows() + num_held)
+
+    def _decode(self) -> Decode | None:
+        """One token more for every running request; whoever must gives way."""
+        running = self.running
+        if not running.sequences:
+            return None
+        finishing = self._finishing_in_flight()
+        if finishing:
+            running.leave(finishing)
+            if not running.sequences:
+                return None
+        if self.store.reclaim(running.new_pages() * self.store.page_size):
+            self.ratio.step()
+        elif finishing:
+            return None  # their slots come back at the end of this step
+        else:
+            self._retract()
+            if not running.sequences:
+                return None
+        num_new_pages = running.new_pages()
+        running.lockstep.launched += 1
+        return Decode(running.sequences, self.store.decode(running.sequences, num_new_pages))
+
+    def _finishing_in_flight(self) -> list[Sequence]:
+        """Running requests whose last output is known to be in the batch not yet taken in."""
+        if not self._server.overlap:
+            return []
+        if isinstance(self._last, Prefill):
+            launched = [part.sequence for part in self._last.parts]
+            return [
+                sequence
+                for sequence in launched
+                if sequence.in_lockstep and sequence.outputs + 1 >= sequence.max_new
+            ]
+        if self._last is None:
+            return []
+        due = self._ends.at(self.running.lockstep.collected + 1)
+        return [sequence for sequence in due if sequence.ends_by_length]
+
+    def _retract(self) -> None:
+        running = self.running
+        self._retracted, self._aborted = retract(running, self.store)
+        for sequence in [*self._retracted, *self._aborted]:
+            self._forget_end(sequence)
+        self.ratio.current = ratio_after_retraction(
+            (sequence.outputs, sequence.max_new) for sequence in running.sequences
+        )
+        self.waiting.requests.extend(self._retracted)
+
+    # what came of it
+
+    def _take_in(self, batch: Batch) -> None:
+        with self.store.memory.free_group():
+            if isinstance(batch, Prefill):
+                self._take_in_prefill(batch)
+            else:
+                self._take_in_decode(batch)
+
+    def _take_in_prefill(self, batch: Prefill) -> None:
+        for sequence, _, stop, is_middle in batch.parts:
+            if is_middle or sequence.finished or sequence.retracted:
+                continue
+            sequence.add_first_output()
+            if sequence.outputs >= sequence.target:
+                self._finish(sequence)
+                continue
+            self.store.checkpoint(sequence, stop)
+            sequence.prefix_len = stop
+            self._plan_end(sequence)
+
+    def _take_in_decode(self, batch: Decode) -> None:
+        lockstep = self.running.lockstep
+        lockstep.collected += 1
+        due = self._ends.take(lockstep.collected)
+        if len(due) > 1:
+            due.sort(key=batch.sequences.index)
+        for sequence in due:
+            self._finish(sequence)
+
+    def _finish(self, sequence: Sequence) -> None:
+        if sequence.in_lockstep:
+            self.running.leave([sequence])
+        sequence.end()
+        self.store.release(sequence, keep=True)
+
+    def _plan_end(self, sequence: Sequence) -> None:
+        sequence.end_tick = self.running.lockstep.collected + sequence.target - sequence.outputs
+        self._ends.add(sequence.end_tick, sequence)
+
+    def _forget_end(self, sequence: Sequence) -> None:
+        if sequence.end_tick >= 0:
+            self._ends.remove(sequence.end_tick, sequence)
+            sequence.end_tick = -1

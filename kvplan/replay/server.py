@@ -1,0 +1,28 @@
+"""What of a launch the scheduling model asks about."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacities and scheduler settings of one replica; sizes in tokens.
+
+    `num_tokens` is what the KV pool holds beside its padding page, `num_rows` the lines of
+    `req_to_token`. `chunked_prefill_size` is None where prompts are never cut.
+    """
+
+    page_size: int
+    num_tokens: int
+    num_rows: int
+    max_running_requests: int
+    context_len: int
+    chunked_prefill_size: int | None
+    max_prefill_tokens: int = 16384
+    prefix_cache: bool = True
+    eviction_policy: str = "lru"
+    schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
+    conservativeness: float = 1.0
+    overlap: bool = True

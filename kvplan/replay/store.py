@@ -1,0 +1,96 @@
+"""Who holds which KV: requests, the prefix cache, or nobody."""
+
+from __future__ import annotations
+
+from kvplan.replay.memory import KvMemory
+from kvplan.replay.prefix_cache import PrefixCache, path_slots
+from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.server import Server
+from kvplan.units import ceil_page, floor_page
+
+
+class KvStore:
+    """One pool of slots, shared by running requests and the prefix cache."""
+
+    def __init__(self, server: Server, memory: KvMemory) -> None:
+        self.memory = memory
+        self.page_size = server.page_size
+        self.caching = server.prefix_cache
+        self.cache = PrefixCache(server.page_size, memory.free, server.eviction_policy)
+
+    def reachable(self) -> int:
+        """Tokens that are free or could be by evicting."""
+        return self.memory.available() + self.cache.evictable
+
+    def reclaim(self, num_tokens: int) -> bool:
+        """Evict until so many tokens are free; whether they are."""
+        shortfall = num_tokens - self.memory.available()
+        if shortfall > 0:
+            self.cache.evict(shortfall)
+        return self.memory.available() >= num_tokens
+
+    def match(self, sequence: Sequence) -> None:
+        """Look up what is cached of a waiting request; at least one token is left to compute."""
+        limit = sequence.seq_len - 1
+        found = self.cache.match(sequence.key, limit)
+        sequence.node = found.node
+        sequence.prefix_len = sequence.protected_len = found.prefix_len
+
+    def extend(self, parts: list[Part]) -> object:
+        """Allocate a prefill batch, after evicting for its worst case: a page more for each."""
+        wanted = sum(part.stop - part.prefix_len for part in parts)
+        if self.page_size > 1:
+            wanted += len(parts) * self.page_size
+        for part in parts:
+            if not part.sequence.holds_row:
+                self.memory.open_row(part.sequence, path_slots(part.sequence.node))
+                part.sequence.holds_row = True
+        self.reclaim(wanted)
+        out_cache_loc = self.memory.extend(parts)
+        for part in parts:
+            part.sequence.commit(part.stop)
+        return out_cache_loc
+
+    def decode(self, sequences: list[Sequence], num_new_pages: int) -> object:
+        """Allocate a decode step, after evicting for its worst case: a page for each."""
+        self.reclaim(len(sequences) * self.page_size)
+        return self.memory.decode(sequences, num_new_pages)
+
+    def checkpoint(self, sequence: Sequence, stop: int) -> None:
+        """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
+        if not self.caching:
+            return
+        key, start = sequence.key, sequence.protected_len
+        slots = self.memory.row_slots(sequence, 0, stop)
+        inserted = self.cache.insert(key, slots, start, sequence.counted_len)
+        for _, run in inserted.duplicates:
+            self.memory.free(run)
+        cached = floor_page(stop, self.page_size)
+        sequence.counted_len = max(sequence.counted_len, cached)
+        prompt = floor_page(sequence.prompt_len, self.page_size)
+        if 0 < prompt < cached:
+            # cut at the prompt's end, so that answers can go without their prompt
+            self.cache.insert(key, slots[:prompt], prompt, prompt)
+        node = inserted.node
+        while node.parent is not None and node.stop > start:
+            self.memory.write_row(sequence, node.start, node.slots)
+            node = node.parent
+        self.cache.unlock(sequence.lock)
+        sequence.lock = sequence.node = inserted.node
+        self.cache.lock(sequence.lock)
+        sequence.protected_len = cached
+
+    def release(self, sequence: Sequence, *, keep: bool) -> None:
+        """Give back all that a request holds; with `keep` the cache takes its whole pages first."""
+        owned = sequence.kept_len if keep else sequence.committed
+        if keep:
+            self.checkpoint(sequence, owned)
+        self._free_row(sequence, sequence.protected_len, owned)
+        self.cache.unlock(sequence.lock)
+        self._free_row(sequence, ceil_page(owned, self.page_size), sequence.committed)
+        self.memory.close_row(sequence)
+        sequence.holds_row = False
+
+    def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
+        if start < stop:
+            self.memory.free(self.memory.row_slots(sequence, start, stop))

@@ -1,0 +1,40 @@
+"""What the engine makes of a request before it joins the queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplan.replay.intake import clip_max_new, max_request_len, refusal
+from kvplan.replay.server import Server
+
+
+def server(**change):
+    settings = {
+        "page_size": 16,
+        "num_tokens": 4096,
+        "num_rows": 8,
+        "max_running_requests": 8,
+        "context_len": 2048,
+        "chunked_prefill_size": None,
+    }
+    return Server(**{**settings, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "input_len", "max_new", "left"),
+    [
+        ({}, 100, 50, 50),
+        ({}, 100, 10_000, 2047 - 100 - 1),
+        ({"context_len": 8192}, 100, 10_000, 4096 - 112 - 16 - 1),
+        ({"context_len": 8192}, 4080, 10, 0),
+    ],
+)
+def test_a_wish_is_clipped_to_context_and_an_empty_pool(change, input_len, max_new, left):
+    assert clip_max_new(server(**change), input_len, max_new) == left
+
+
+def test_a_prompt_is_refused_where_context_or_pool_end():
+    assert max_request_len(server()) == 2047
+    assert refusal(server(), 2041) is None
+    assert refusal(server(), 2042) == "input of 2042 tokens reaches the limit of 2042 (context)"
+    assert "(KV pool)" in (refusal(server(context_len=9999), 5000) or "")
