@@ -57,6 +57,8 @@ def check_page_size(page_size: int) -> None:
 
 def output(out: Tensor | None, like: Tensor, length: int) -> Tensor:
     """The caller's vector, if one was given and it has that length, else a new one."""
+    if length < 0:
+        raise PoolError(f"{length} new tokens", hint="lengths only grow")
     if out is None:
         return like.new_empty(length)
     check_vectors(like=like, out=out)

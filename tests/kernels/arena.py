@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,10 @@ class Arena:
 
     def __getitem__(self, name: str) -> Tensor:
         return self.cells[self.spans[name]]
+
+    def take(self, names: str) -> dict[str, Any]:
+        """The views of several names, as keyword arguments."""
+        return {name: self[name] for name in names.split()}
 
     @property
     def table(self) -> Tensor:
