@@ -57,5 +57,7 @@ def no_rest(memory: Memory, rest_gib: float, state: StatePool | None) -> Shortag
         have_bytes=int(rest_gib * GIB),
         engine_fraction=smallest_fraction(memory),
         raise_flags=("--mem-fraction-static",),
-        lower_flags=() if state is None else ("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
+        lower_flags=()
+        if state is None
+        else ("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
     )

@@ -93,9 +93,7 @@ def plan_launch(
     for profile in profiles:
         pool = cap_stage(profile.stage, profile.budget, profile.split, limit)
         if isinstance(pool, Shortage):
-            return NoStart(
-                model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, pool
-            )
+            return NoStart(model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, pool)
         stages.append(StagePlan(profile.stage, pool, size_host(profile.stage, pool)))
     return Plan(model, draft, gpu, resolved, needs, memory, tuple(stages))
 

@@ -50,9 +50,7 @@ def size_stage(stage: Stage, memory: Memory) -> StagePool | Shortage:
     return cap_stage(stage, budget, profiled, tokens_of(profiled) if cap is None else cap)
 
 
-def cap_stage(
-    stage: Stage, budget: Budget, profiled: Split, limit: int
-) -> StagePool | Shortage:
+def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> StagePool | Shortage:
     """The same stage under an upper bound on its tokens (user cap, another stage's minimum)."""
     most = tokens_of(profiled)
     split = profiled if limit >= most else resize(stage, limit)

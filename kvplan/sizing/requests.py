@@ -32,9 +32,14 @@ class Requests(NamedTuple):
         return min(self.bounds, key=lambda bound: bound.requests)
 
 
-def running_requests(resolved: Resolved, tokens: int, state: StatePool | None) -> Requests | Shortage:
+def running_requests(
+    resolved: Resolved, tokens: int, state: StatePool | None
+) -> Requests | Shortage:
     """max_running_requests from the tokens of the pool, the launch and the state slots."""
-    bounds = [asked_bound(resolved, tokens), RequestBound("two tokens a request", tokens // 2, "--mem-fraction-static")]
+    bounds = [
+        asked_bound(resolved, tokens),
+        RequestBound("two tokens a request", tokens // 2, "--mem-fraction-static"),
+    ]
     if state is not None:
         cap = state.slots // state.slots_per_request
         bounds.append(RequestBound("state slots", cap, "--max-mamba-cache-size"))
