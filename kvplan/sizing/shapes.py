@@ -9,12 +9,14 @@ from typing import NamedTuple, assert_never
 from kvplan.errors import CombinationError, InputError
 from kvplan.spec.model import ModelSpec
 from kvplan.spec.state import (
+    CcaState,
     KdaState,
     LightningState,
     LinearState,
     Mamba2State,
     ShortConvState,
     StateKind,
+    StreamConvState,
 )
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -108,8 +110,23 @@ def state_shapes(state: StateKind, attn_tp: int) -> StateShapes:
             return StateShapes(
                 conv=((channels, state.conv_kernel - 1),), temporal=(1, state.conv_dim, 0)
             )
+        case CcaState():
+            channels = divided(state.channels, attn_tp, "conv channels")
+            return StateShapes(
+                conv=((channels, state.padding), (state.hidden_size, 1)), temporal=(1, 1, 0)
+            )
+        case StreamConvState():
+            return StateShapes(conv=stream_windows(state, attn_tp), temporal=(0, 0, 0))
         case _:
             assert_never(state)
+
+
+def stream_windows(state: StreamConvState, attn_tp: int) -> tuple[tuple[int, int], ...]:
+    """K and V of the full and of the sliding geometry, and both layer outputs."""
+    full = kv_heads_per_rank(state.num_kv_heads, attn_tp) * state.head_dim
+    sliding = kv_heads_per_rank(state.sliding_kv_heads, attn_tp) * state.sliding_head_dim
+    widths = (full, full, sliding, sliding, state.hidden_size, state.hidden_size)
+    return tuple((state.conv_kernel - 1, width) for width in widths)
 
 
 def sharded_groups(num_groups: int, attn_tp: int) -> int:

@@ -57,6 +57,7 @@ class Sliding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     num_kv_heads: int
     head_dim: int
     v_head_dim: int
+    latent: Mla | None = None  # sliding layers that keep a latent of their own (dots3)
 
 
 class Compressed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,8 +116,18 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     compressed: Compressed | None = None
     sparse: Sparse | None = None
 
-    mtp_layers: int = 0  # num_nextn_predict_layers
-    quantization: str | None = None  # of the checkpoint: fp8, nvfp4, mxfp4, ...
+    # num_nextn_predict_layers; None where the config names no count
+    mtp_layers: int | None = None
+    # MTP layers with the sliding geometry at the full pool's length (Inkling)
+    mtp_sliding_layers: int | None = None
+    # of the checkpoint, by the engine's name: fp8, modelopt_fp4, mxfp4, ...
+    quantization: str | None = None
+    # of the checkpoint's own KV scales, for `auto`
+    kv_cache_dtype: Literal["fp8_e4m3"] | None = None
+    # learned sinks, which flashinfer does not know
+    attention_sinks: bool = False
+    # of a DFLASH or DSpark draft, or of the one bundled in a target
+    block_size: int | None = None
     multimodal: bool = False  # served as multimodal: reserves the embedding cache
     vision: Vision | None = None
     weights: Weights | None = None

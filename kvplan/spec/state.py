@@ -72,7 +72,40 @@ class ShortConvState(
     conv_kernel: int
 
 
-StateKind = Mamba2State | KdaState | LightningState | ShortConvState
+class CcaState(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="cca",
+    forbid_unknown_fields=True,
+):
+    """ZAYA compressed convolutional attention: Q and K padding, and the last hidden state."""
+
+    channels: int
+    padding: int
+    hidden_size: int
+
+
+class StreamConvState(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    tag="stream_conv",
+    forbid_unknown_fields=True,
+):
+    """Inkling: conv windows over K and V of both layer kinds and over both outputs."""
+
+    num_kv_heads: int
+    head_dim: int
+    sliding_kv_heads: int
+    sliding_head_dim: int
+    hidden_size: int
+    conv_kernel: int
+
+
+StateKind = Mamba2State | KdaState | LightningState | ShortConvState | CcaState | StreamConvState
 
 
 class LinearState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
