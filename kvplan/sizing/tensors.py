@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -36,8 +35,7 @@ def row_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
     if stage.pool.budget.state is None:
         return
     yield TensorPlan("rows", "state_slot_of_row", 1, (rows,), "int32")
-    tracking = tracking_slots(plan.resolved)
-    if tracking and plan.resolved.mamba_strategy != "no_buffer":
+    if plan.resolved.radix_cache and tracking_slots(plan.resolved):
         tracked = 2 if plan.resolved.overlap_schedule else 1
         yield TensorPlan("rows", "tracking_slots_of_row", 1, (rows, tracked), "int64")
 
@@ -52,8 +50,7 @@ def state_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
     ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
     rows = state.slots + 1
     for conv in shapes.conv:
-        if math.prod(conv):
-            yield TensorPlan("state", "conv", 1, (layers, rows, *conv), linear.conv_dtype)
+        yield TensorPlan("state", "conv", 1, (layers, rows, *conv), linear.conv_dtype)
     yield TensorPlan("state", "temporal", 1, (layers, rows, *shapes.temporal), ssm)
     yield TensorPlan("state", "free_slots", 1, (state.slots,), "int64")
     if state.draft_tokens:
