@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kvplan.sizing.kv_tensors import kv_tensors
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.recurrent import tracking_slots
+from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import state_shapes
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.spec.state import KdaState
 
-
-class StateRows(NamedTuple):
-    """Slots and request rows that the recurrent state's tensors are sized by."""
-
-    slots: int
-    rows: int
-    draft_tokens: int
-    dedup: bool  # the draft tokens' conv windows overlap in storage
+TRACKED_BY_OVERLAP = {True: 2, False: 1}  # ping-pong slots a row has room for
 
 
 def stage_tensors(plan: Plan, stage: StagePlan) -> tuple[TensorPlan, ...]:
@@ -35,8 +28,8 @@ def row_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
     if stage.pool.budget.state is None:
         return
     yield TensorPlan("rows", "state_slot_of_row", 1, (rows,), "int32")
-    if plan.resolved.radix_cache and tracking_slots(plan.resolved):
-        tracked = 2 if plan.resolved.overlap_schedule else 1
+    if tracks(plan.resolved):
+        tracked = TRACKED_BY_OVERLAP[plan.resolved.overlap_schedule]
         yield TensorPlan("rows", "tracking_slots_of_row", 1, (rows, tracked), "int64")
 
 
@@ -48,11 +41,12 @@ def state_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
     layers = len(stage.stage.layers.linear)
     shapes = state_shapes(linear.state, plan.resolved.widths.attn_tp)
     ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
-    rows = state.slots + 1
+    slots = physical_slots(plan, stage)
+    rows = slots + 1
     for conv in shapes.conv:
         yield TensorPlan("state", "conv", 1, (layers, rows, *conv), linear.conv_dtype)
     yield TensorPlan("state", "temporal", 1, (layers, rows, *shapes.temporal), ssm)
-    yield TensorPlan("state", "free_slots", 1, (state.slots,), "int64")
+    yield TensorPlan("state", "free_slots", 1, (slots,), "int64")
     if state.draft_tokens:
         yield from snapshot_tensors(plan, stage, shapes.conv, shapes.temporal)
 
@@ -67,7 +61,7 @@ def snapshot_tensors(
     state, linear = stage.pool.budget.state, stage.stage.model.linear
     assert state is not None
     assert linear is not None
-    layers, rows, drafts = len(stage.stage.layers.linear), snapshot_rows(plan), state.draft_tokens
+    layers, rows, drafts = len(stage.stage.layers.linear), plan.rows, state.draft_tokens
     ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
     yield TensorPlan("state", "snapshot_temporal", 1, (layers, rows, drafts, *temporal), ssm)
     chain = plan.resolved.speculation.eagle_topk == 1 and not isinstance(linear.state, KdaState)
@@ -91,6 +85,16 @@ def snapshot_tensors(
         )
 
 
-def snapshot_rows(plan: Plan) -> int:
-    """Running requests and the padding row; a decode node's waiting rows keep no snapshots."""
-    return plan.max_running_requests + 1
+def physical_slots(plan: Plan, stage: StagePlan) -> int:
+    """A decode node raises its slots to one a row and tracking slots beside it."""
+    state, resolved = stage.pool.budget.state, plan.resolved
+    assert state is not None
+    if resolved.disaggregation_mode != "decode":
+        return state.slots
+    tracking = TRACKED_BY_OVERLAP[resolved.overlap_schedule] if tracks(resolved) else 0
+    return max(state.slots, (plan.rows - 1) * (1 + tracking))
+
+
+def tracks(resolved: Resolved) -> bool:
+    """Whether rows carry tracking slots: an extra-buffer strategy beside a radix cache."""
+    return resolved.radix_cache and tracking_slots(resolved) > 0
