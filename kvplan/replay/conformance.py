@@ -63,8 +63,16 @@ def apply_tree_op(
     raise ValueError(f"unknown operation {op['op']!r}")
 
 
+def checksum(slots: list[int]) -> str:
+    """FNV-1a over slots in order."""
+    state = 1469598103934665603
+    for slot in slots:
+        state = ((state ^ (slot & 0xFFFFFFFF)) * 1099511628211) % (1 << 64)
+    return f"{state:016x}"
+
+
 def list_of(slots: Slots) -> list[int]:
-    return [int(slot) for slot in slots]  # type: ignore[attr-defined]
+    return [int(slot) for slot in slots]
 
 
 def server_of(settings: dict[str, Any]) -> Server:
@@ -136,6 +144,8 @@ def sequence_of(request: dict[str, Any], max_new: int, store: KvStore) -> Sequen
 def describe_step(step: Step, previous: list[str]) -> tuple[dict[str, Any], list[str]]:
     """A step in the record's words, and the decode batch that it is told against."""
     answer: dict[str, Any] = {"kind": "idle"}
+    if step.batch is not None and step.batch.out_cache_loc is not None:
+        answer["out_cache_loc_checksum"] = checksum(list_of(step.batch.out_cache_loc))
     if isinstance(step.batch, Prefill):
         answer["kind"] = "prefill"
         answer["reqs"] = [

@@ -36,14 +36,14 @@ class CountedMemory:
     def close_row(self, sequence: Sequence) -> None:
         self._free_rows += 1
 
-    def extend(self, parts: List[Part]) -> object:
+    def extend(self, parts: List[Part]) -> Slots | None:
         page = self.page_size
         self._take(
             sum(ceil_div(part.stop, page) - ceil_div(part.prefix_len, page) for part in parts)
         )
         return None
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> object:
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
         self._take(num_new_pages)
         return None
 

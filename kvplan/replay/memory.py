@@ -27,10 +27,10 @@ class KvMemory(Protocol):
     def close_row(self, sequence: Sequence) -> None:
         """Take the row back; its slots were freed or belong to the prefix cache."""
 
-    def extend(self, parts: List[Part]) -> object:
+    def extend(self, parts: List[Part]) -> Slots | None:
         """Allocate each part behind its prefix and write the rows; returns out_cache_loc."""
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> object:
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
         """Give every request one more slot; returns out_cache_loc."""
 
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:

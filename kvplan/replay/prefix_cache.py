@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from kvplan.replay.eviction import EvictionQueue
 from kvplan.replay.keys import Key, TokenKey
 from kvplan.units import floor_page
 
-
-class Slots(Protocol):
-    """Slots of consecutive positions: a tensor or list of ids, or a range where only counts matter."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, item: slice) -> Slots: ...
+# slots of consecutive positions, with a length and slices: an int64 tensor, a list of ids, or a
+# range where only counts matter
+Slots = Any
 
 
 class Node:

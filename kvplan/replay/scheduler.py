@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
+from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
 from kvplan.replay.retraction import retract
 from kvplan.replay.running import Running
@@ -19,14 +20,14 @@ class Prefill(NamedTuple):
     """A launched batch that computes parts of prompts."""
 
     parts: list[Part]
-    out_cache_loc: object
+    out_cache_loc: Slots | None
 
 
 class Decode(NamedTuple):
     """A launched batch in which each request grows by one token."""
 
     sequences: list[Sequence]
-    out_cache_loc: object
+    out_cache_loc: Slots | None
 
 
 Batch = Prefill | Decode

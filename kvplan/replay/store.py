@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.replay.memory import KvMemory
-from kvplan.replay.prefix_cache import PrefixCache, path_slots
+from kvplan.replay.prefix_cache import PrefixCache, Slots, path_slots
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
@@ -36,7 +36,7 @@ class KvStore:
         sequence.node = found.node
         sequence.prefix_len = sequence.protected_len = found.prefix_len
 
-    def extend(self, parts: list[Part]) -> object:
+    def extend(self, parts: list[Part]) -> Slots | None:
         """Allocate a prefill batch, after evicting for its worst case: a page more for each."""
         wanted = sum(part.stop - part.prefix_len for part in parts)
         if self.page_size > 1:
@@ -51,7 +51,7 @@ class KvStore:
             part.sequence.commit(part.stop)
         return out_cache_loc
 
-    def decode(self, sequences: list[Sequence], num_new_pages: int) -> object:
+    def decode(self, sequences: list[Sequence], num_new_pages: int) -> Slots | None:
         """Allocate a decode step, after evicting for its worst case: a page for each."""
         self.reclaim(len(sequences) * self.page_size)
         return self.memory.decode(sequences, num_new_pages)

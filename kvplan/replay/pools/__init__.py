@@ -1,0 +1,1 @@
+"""Replay memory that is real: torch allocators, request rows, KV buffers."""

@@ -1,0 +1,146 @@
+"""The scheduling model's memory over a real allocator and real request rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from kvplan.allocators.backend import Backend
+from kvplan.allocators.paged import PagedAllocator
+from kvplan.allocators.token import TokenAllocator
+from kvplan.errors import ReplayViolation
+from kvplan.kernels.write_rows import write_rows, write_rows_reference
+from kvplan.pools.rows import RequestRows
+from kvplan.pools.storage import Storage
+from kvplan.replay.sequence import Part
+from kvplan.replay.sequence import Sequence as Request
+from kvplan.replay.server import Server
+
+
+class PoolMemory:
+    """Slots are int64 tensors; each request's row holds the slot of every position."""
+
+    def __init__(self, allocator: PagedAllocator, rows: RequestRows) -> None:
+        self.page_size = allocator.page_size
+        self.allocator = allocator
+        self.rows = rows
+        self._device = allocator.device
+        self._decoding = DecodingRows([], allocator.device)
+
+    def available(self) -> int:
+        return self.allocator.available_size()
+
+    def free_rows(self) -> int:
+        return self.rows.available_size()
+
+    def open_row(self, sequence: Request, prefix: Sequence[Tensor]) -> None:
+        taken = self.rows.alloc_rows(1)
+        if taken is None:
+            raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
+        sequence.row = taken[0]
+        position = 0
+        for slots in prefix:
+            self.write_row(sequence, position, slots)
+            position += len(slots)
+
+    def close_row(self, sequence: Request) -> None:
+        self.rows.free_rows([sequence.row])
+
+    def extend(self, parts: Sequence[Part]) -> Tensor:
+        table = self.rows.req_to_token
+        rows = self._vector([part.sequence.row for part in parts])
+        prefix_lens_cpu = torch.tensor([part.prefix_len for part in parts])
+        seq_lens_cpu = torch.tensor([part.stop for part in parts])
+        prefix_lens = prefix_lens_cpu.to(self._device)
+        seq_lens = seq_lens_cpu.to(self._device)
+        last_loc = table[rows, (prefix_lens - 1).clamp(min=0)].long()
+        last_loc = torch.where(prefix_lens > 0, last_loc, -1)
+        slots = self.allocator.alloc_extend(
+            prefix_lens,
+            seq_lens,
+            last_loc,
+            prefix_lens_cpu=prefix_lens_cpu,
+            seq_lens_cpu=seq_lens_cpu,
+        )
+        if slots is None:
+            raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available())
+        write = write_rows_reference if self.allocator.backend is Backend.REFERENCE else write_rows
+        write(table, rows, prefix_lens, seq_lens, slots)
+        return slots
+
+    def decode(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+        batch = self._decoding
+        if batch.sequences is not sequences:
+            batch = self._decoding = DecodingRows(sequences, self._device)
+        batch.grow()
+        table = self.rows.req_to_token
+        last_loc = table[batch.rows, batch.seq_lens - 2].long()
+        slots = self.allocator.alloc_decode(
+            batch.seq_lens, last_loc, seq_lens_cpu=batch.seq_lens_cpu
+        )
+        if slots is None:
+            raise shortage(num_new_pages * self.page_size, self.available())
+        table[batch.rows, batch.seq_lens - 1] = slots.to(table.dtype)
+        return slots
+
+    def row_slots(self, sequence: Request, start: int, stop: int) -> Tensor:
+        return self.rows.req_to_token[sequence.row, start:stop].long()
+
+    def write_row(self, sequence: Request, start: int, slots: Tensor) -> None:
+        self.rows.req_to_token[sequence.row, start : start + len(slots)] = slots.int()
+
+    def free(self, slots: Tensor) -> None:
+        self.allocator.free_segment(slots, start_pos=0)
+
+    @contextmanager
+    def free_group(self) -> Iterator[None]:
+        self.allocator.free_group_begin()
+        yield
+        self.allocator.free_group_end()
+
+    def _vector(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64).to(self._device)
+
+
+class DecodingRows:
+    """Rows and lengths of a running batch, kept on the device from step to step."""
+
+    def __init__(self, sequences: Sequence[Request], device: torch.device) -> None:
+        self.sequences = sequences
+        self.rows = torch.tensor([s.row for s in sequences], dtype=torch.int64).to(device)
+        # committed counts the coming token already
+        self.seq_lens_cpu = torch.tensor([s.committed - 1 for s in sequences], dtype=torch.int64)
+        self.seq_lens = self.seq_lens_cpu.to(device)
+
+    def grow(self) -> None:
+        """One token more for each request."""
+        self.seq_lens_cpu = self.seq_lens_cpu + 1
+        if self.seq_lens.device.type == "cpu":
+            self.seq_lens = self.seq_lens_cpu
+        else:
+            self.seq_lens = self.seq_lens + 1
+
+
+def shortage(num_tokens: int, available: int) -> ReplayViolation:
+    return ReplayViolation(
+        f"{num_tokens} tokens are asked for and {available} are free",
+        hint="the engine would stop here with an out-of-memory error",
+    )
+
+
+def build_memory(
+    server: Server, storage: Storage, backend: Backend | str = Backend.REFERENCE
+) -> PoolMemory:
+    """Allocator and rows of a launch, without KV buffers."""
+    device = storage.device
+    allocator = (
+        TokenAllocator(server.num_tokens, device=device)
+        if server.page_size == 1
+        else PagedAllocator(server.num_tokens, server.page_size, device=device, backend=backend)
+    )
+    return PoolMemory(
+        allocator, RequestRows(server.num_rows, server.context_len + 4, storage=storage)
+    )
