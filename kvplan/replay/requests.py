@@ -8,7 +8,7 @@ from kvplan.errors import TraceError
 from kvplan.units import ceil_div
 
 
-class BlockIds(msgspec.Struct, frozen=True, kw_only=True):
+class BlockIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Prefix identity by hashed blocks: equal leading ids mean equal leading tokens.
 
     `ids` cover the prompt from its first token, `block_size` tokens each; the last one may cover
@@ -21,7 +21,7 @@ class BlockIds(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-class TokenIds(msgspec.Struct, frozen=True, kw_only=True):
+class TokenIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Prefix identity by the prompt's own tokens, `input_len` of them, and the answer's if known."""
 
     prompt: tuple[int, ...]
@@ -47,14 +47,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     delay_ns: int | None = None
 
     def __post_init__(self) -> None:
-        if self.input_len < 1:
-            raise TraceError(f"request '{self.rid}' has an input of {self.input_len} tokens")
-        if self.output_len < 0:
-            raise TraceError(f"request '{self.rid}' has an output of {self.output_len} tokens")
-        if self.t_ns < 0 or (self.delay_ns is not None and self.delay_ns < 0):
-            raise TraceError(f"request '{self.rid}' arrives before the trace starts")
+        if self.input_len < 1 or self.output_len < 0 or self.t_ns < 0:
+            raise impossible(self)
         if self.max_new is not None and self.max_new < 0:
             raise TraceError(f"request '{self.rid}' asks for {self.max_new} new tokens")
+        if self.delay_ns is not None and self.delay_ns < 0:
+            raise impossible(self)
+        if self.identity is None:
+            return
         identity = self.identity
         if isinstance(identity, TokenIds) and len(identity.prompt) != self.input_len:
             raise TraceError(
@@ -68,3 +68,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                     f"request '{self.rid}' has {len(identity.ids)} blocks of {identity.block_size} "
                     f"for {self.input_len} tokens"
                 )
+
+
+def impossible(request: Request) -> TraceError:
+    """The refusal of a request whose time or lengths no server has seen."""
+    if request.input_len < 1:
+        return TraceError(f"request '{request.rid}' has an input of {request.input_len} tokens")
+    if request.output_len < 0:
+        return TraceError(f"request '{request.rid}' has an output of {request.output_len} tokens")
+    return TraceError(f"request '{request.rid}' arrives before the trace starts")
