@@ -179,5 +179,6 @@ def block_draft_bytes(stage: Stage) -> int:
     assert isinstance(attention, Mha)
     heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
     dims = attention.head_dim + attention.v_head_dim
-    per_layer = layout.mha_bytes(heads, dims, resolved.kv_cache_dtype)
+    kv_dtype = resolved.draft_kv_cache_dtype or resolved.kv_cache_dtype
+    per_layer = layout.mha_bytes(heads, dims, kv_dtype)
     return per_layer * draft.num_layers * resolved.widths.attn_dcp

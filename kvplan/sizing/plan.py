@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kvplan.errors import CombinationError
 from kvplan.sizing.budget import Budget, Memory, kv_budget
 from kvplan.sizing.host import HostPool, size_host
 from kvplan.sizing.pool import Split, StagePool, cap_stage, split_budget, tokens_of
@@ -78,7 +79,10 @@ def plan_launch(
     memory: Memory,
     draft: ModelSpec | None = None,
 ) -> Plan | NoStart:
-    """Size every pipeline stage and take the minimum of their tokens, as the engine does."""
+    """Size every pipeline stage and take the minimum of their tokens, as the engine does.
+
+    CombinationError for settings that the engine refuses once its pools are sized.
+    """
     needs = reserves(resolved)
     profiles = []
     for pp_rank in range(resolved.widths.pp):
@@ -94,8 +98,11 @@ def plan_launch(
         pool = cap_stage(profile.stage, profile.budget, profile.split, limit)
         if isinstance(pool, Shortage):
             return NoStart(model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, pool)
-        stages.append(StagePlan(profile.stage, pool, size_host(profile.stage, pool)))
-    return Plan(model, draft, gpu, resolved, needs, memory, tuple(stages))
+        stages.append((profile.stage, pool))
+    if resolved.pool_refusal is not None:
+        raise CombinationError(resolved.pool_refusal)
+    planned = tuple(StagePlan(stage, pool, size_host(stage, pool)) for stage, pool in stages)
+    return Plan(model, draft, gpu, resolved, needs, memory, planned)
 
 
 def profile_stage(stage: Stage, memory: Memory) -> Profile | Shortage:

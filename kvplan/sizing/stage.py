@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from kvplan.sizing.drafts import DraftLayers, draft_layers
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import StageLayers, kv_heads_per_rank, stage_layers, stage_range
@@ -33,6 +35,8 @@ def make_stage(
     model: ModelSpec, resolved: Resolved, draft: ModelSpec | None, pp_rank: int
 ) -> Stage:
     """The pp_rank-th stage of a launch."""
+    if model.sliding is not None and not resolved.two_pools:
+        model = msgspec.structs.replace(model, sliding=None)
     widths = resolved.widths
     span = stage_range(model.num_layers, pp_rank, widths.pp, widths.pp_partition)
     attention = model.attention
