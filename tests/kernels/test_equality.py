@@ -184,16 +184,22 @@ def test_a_free_list_that_is_too_short_is_not_read_past(device):
     batch = batch_of(4, [(0, 9), (3, 6)])
     arena = Arena(
         device,
+        table_of(batch),
+        rows=batch.rows,
         prefix_lens=batch.prefix_lens,
         seq_lens=batch.seq_lens,
         last_loc=batch.last_loc,
         free_pages=batch.free_pages[:2],
     )
+    inputs = "prefix_lens seq_lens last_loc free_pages"
 
-    slots = alloc_extend(
-        **arena.take("prefix_lens seq_lens last_loc free_pages"), page_size=4, num_tokens=15
-    )
+    slots = alloc_extend(**arena.take(inputs), page_size=4, num_tokens=15)
+    arena["seq_lens"][:] = 1
+    short = arena["free_pages"][:1]
+    decoded = alloc_decode(arena["seq_lens"], arena["last_loc"], short, 4)
+    stepped = decode_step(arena.table, arena["rows"], arena["seq_lens"], short, 4)
 
     first, second = batch.free_pages[:2]
     own = [first * 4 + i for i in range(4)] + [second * 4 + i for i in range(4)]
     assert slots.tolist() == [*own, 0, batch.last_loc[1] + 1, 0, 1, 2, 3, 0]
+    assert decoded.tolist() == stepped.tolist() == [first * 4, 0]

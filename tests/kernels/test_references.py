@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from kvplan.kernels.alloc_decode import alloc_decode_reference
@@ -45,8 +47,8 @@ def test_extend_gives_each_token_its_slot(page_size):
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_decode_is_an_extend_by_one(page_size):
     for seed in range(60):
-        given = random_batch(page_size, seed)
-        batch = batch_of(page_size, [(prefix_len, 1) for prefix_len in given.prefix_lens], seed)
+        lens = random_batch(page_size, seed).prefix_lens
+        batch = batch_of(page_size, [(prefix_len, 1) for prefix_len in lens], seed)
 
         slots = alloc_decode_reference(
             vector(batch.seq_lens), vector(batch.last_loc), vector(batch.free_pages), page_size
@@ -55,6 +57,31 @@ def test_decode_is_an_extend_by_one(page_size):
         assert slots.tolist() == oracle.extend_slots(
             batch.prefix_lens, batch.seq_lens, batch.last_loc, batch.free_pages, page_size
         )
+
+
+@given(
+    page_size=st.integers(1, 40),
+    lens=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=8),
+)
+def test_each_new_token_has_its_own_slot_in_a_page_of_its_request(page_size, lens):
+    batch = batch_of(page_size, lens)
+
+    slots = alloc_extend_reference(
+        vector(batch.prefix_lens),
+        vector(batch.seq_lens),
+        vector(batch.last_loc),
+        vector(batch.free_pages),
+        page_size,
+    ).tolist()
+
+    held = {slot for own in batch.slots for slot in own}
+    assert len({*slots} | held) == len(slots) + len(held)
+    num_new_pages = sum(
+        -(-seq_len // page_size) + -prefix_len // page_size
+        for prefix_len, seq_len in zip(batch.prefix_lens, batch.seq_lens, strict=True)
+    )
+    opened = {slot // page_size for slot in slots} - {slot // page_size for slot in held}
+    assert opened == set(batch.free_pages[:num_new_pages])
 
 
 def test_decode_of_no_request_is_empty():
@@ -72,8 +99,8 @@ def test_decode_at_page_one_takes_a_page_a_request():
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_decode_step_skips_padded_requests(page_size):
     for seed in range(40):
-        given = random_batch(page_size, seed)
-        batch = batch_of(page_size, [(prefix_len, 1) for prefix_len in given.prefix_lens], seed)
+        lens = random_batch(page_size, seed).prefix_lens
+        batch = batch_of(page_size, [(prefix_len, 1) for prefix_len in lens], seed)
         rows = [0 if i % 3 == seed % 3 else row for i, row in enumerate(batch.rows)]
         table = table_of(batch)
         expected = table.tolist()
