@@ -129,7 +129,9 @@ def load_saver() -> Any:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether torch refused for want of memory (the CPU allocator has no class of its own)."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in ("can't allocate memory", "overflowed"))
 
 
 def out_of_memory(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> DeviceError:
