@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from kvplan.spec.checks import check_model
+from kvplan.spec.numbers import Count, LayerCount, LayerIds, NumBytes, Whole
 from kvplan.spec.state import LinearState
 
 ModelDtype = Literal["bfloat16", "float16", "float32"]
@@ -22,9 +24,9 @@ class Mha(
 ):
     """Multi-head or grouped-query attention: K and V of every KV head."""
 
-    num_kv_heads: int
-    head_dim: int
-    v_head_dim: int
+    num_kv_heads: Count
+    head_dim: Count
+    v_head_dim: Whole
 
 
 class Mla(
@@ -37,60 +39,72 @@ class Mla(
 ):
     """Multi-head latent attention: one latent of kv_lora_rank + qk_rope_head_dim a token."""
 
-    kv_lora_rank: int
-    qk_rope_head_dim: int
+    kv_lora_rank: Count
+    qk_rope_head_dim: Whole
 
 
 class Indexer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """DSA index keys; layers that share another layer's top-k own none."""
 
-    head_dim: int
-    kpool: int = 1
-    shared_topk_layers: tuple[int, ...] = ()
+    head_dim: Count
+    kpool: Count = 1
+    shared_topk_layers: LayerIds = ()
 
 
 class Sliding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The sliding side of a model that the engine serves with two pools."""
 
-    window: int  # as the engine uses it (inclusive windows are already one less)
-    layers: tuple[int, ...]  # ids of the layers that slide; the others are full
-    num_kv_heads: int
-    head_dim: int
-    v_head_dim: int
+    window: Count  # as the engine uses it (inclusive windows are already one less)
+    layers: LayerIds  # ids of the layers that slide; the others are full
+    num_kv_heads: Count
+    head_dim: Count
+    v_head_dim: Whole
     latent: Mla | None = None  # sliding layers that keep a latent of their own (dots3)
 
 
 class Compressed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """DeepSeek-V4 compressed attention: a ratio a layer, and a window for all of them."""
 
-    ratios: tuple[int, ...]
-    window: int
-    qk_nope_head_dim: int
-    qk_rope_head_dim: int
-    index_head_dim: int
+    ratios: tuple[Whole, ...]
+    window: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    index_head_dim: Count
 
 
 class Sparse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """MiniMax sparse attention: a single-head index of the sparse layers beside K and V."""
 
-    dense_layers: tuple[int, ...]
-    sparse_layers: tuple[int, ...]
-    index_head_dim: int
-    index_k_only_layers: tuple[int, ...] = ()
+    dense_layers: LayerIds
+    sparse_layers: LayerIds
+    index_head_dim: Count
+    index_k_only_layers: LayerIds = ()
 
 
 class Vision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The vision tower's size, which lowers the default mem_fraction_static."""
 
-    num_layers: int
-    hidden_size: int
+    num_layers: Whole
+    hidden_size: Whole
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of the checkpoint's bytes."""
+    """What is known of the checkpoint's bytes; the parts are those that do not shard with the rest."""
 
-    num_params: int | None = None
-    total_bytes: int | None = None  # of the published checkpoint, where known
+    num_params: NumBytes | None = None
+    total_bytes: NumBytes | None = None  # of all parts as they are served, MTP layers included
+    low_bytes: NumBytes | None = None  # the range of total_bytes where it is an estimate
+    high_bytes: NumBytes | None = None
+    embedding_bytes: NumBytes = 0
+    head_bytes: NumBytes = 0  # 0 where the embedding is the head
+    attention_bytes: NumBytes = 0  # shard over the attention ranks alone
+    replicated_bytes: NumBytes = 0  # every rank keeps them whole
+    mtp_bytes: NumBytes = 0  # loaded by a draft worker alone
+
+    @property
+    def estimated(self) -> bool:
+        """Whether total_bytes comes from a formula instead of a published figure."""
+        return self.low_bytes is not None
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,15 +113,16 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str
     architecture: str  # the class in config.json's `architectures`
     hf_id: str | None = None
+    aliases: tuple[str, ...] = ()  # other HF ids with the same figures
     source: str | None = None
     confidence: Confidence = "own-config"
 
     dtype: ModelDtype
-    context_length: int
-    num_layers: int
-    kv_layers_per_layer: int = 1  # 2 for LongCat; the loop count of loop models
-    hidden_size: int
-    num_attention_heads: int
+    context_length: Count
+    num_layers: LayerCount
+    kv_layers_per_layer: LayerCount = 1  # 2 for LongCat; the loop count of loop models
+    hidden_size: Count
+    num_attention_heads: Count
 
     attention: Mha | Mla
     indexer: Indexer | None = None
@@ -117,9 +132,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sparse: Sparse | None = None
 
     # num_nextn_predict_layers; None where the config names no count
-    mtp_layers: int | None = None
+    mtp_layers: Whole | None = None
     # MTP layers with the sliding geometry at the full pool's length (Inkling)
-    mtp_sliding_layers: int | None = None
+    mtp_sliding_layers: Whole | None = None
     # of the checkpoint, by the engine's name: fp8, modelopt_fp4, mxfp4, ...
     quantization: str | None = None
     # of the checkpoint's own KV scales, for `auto`
@@ -127,7 +142,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # learned sinks, which flashinfer does not know
     attention_sinks: bool = False
     # of a DFLASH or DSpark draft, or of the one bundled in a target
-    block_size: int | None = None
+    block_size: Count | None = None
     multimodal: bool = False  # served as multimodal: reserves the embedding cache
     vision: Vision | None = None
     weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        check_model(self)

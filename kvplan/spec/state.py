@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from kvplan.spec.numbers import Count, LayerIds, Whole
+
 StateDtype = Literal["float32", "bfloat16", "float16"]
 
 
@@ -19,12 +21,12 @@ class Mamba2State(
 ):
     """Mamba2 and gated delta net: a conv window over heads and groups, a state a head."""
 
-    intermediate_size: int
-    num_groups: int
-    num_heads: int
-    head_dim: int
-    state_size: int
-    conv_kernel: int
+    intermediate_size: Count
+    num_groups: Whole
+    num_heads: Count
+    head_dim: Count
+    state_size: Count
+    conv_kernel: Count
 
 
 class KdaState(
@@ -37,11 +39,11 @@ class KdaState(
 ):
     """Kimi delta attention: the conv window's axes are swapped, temporal is square."""
 
-    num_heads: int
-    head_dim: int
-    num_k_heads: int
-    head_k_dim: int
-    conv_kernel: int
+    num_heads: Count
+    head_dim: Count
+    num_k_heads: Count
+    head_k_dim: Count
+    conv_kernel: Count
 
 
 class LightningState(
@@ -54,8 +56,8 @@ class LightningState(
 ):
     """Lightning attention: no conv, a square state a head."""
 
-    num_heads: int
-    head_dim: int
+    num_heads: Count
+    head_dim: Count
 
 
 class ShortConvState(
@@ -68,8 +70,8 @@ class ShortConvState(
 ):
     """LFM2 short convolution: the conv window alone."""
 
-    conv_dim: int
-    conv_kernel: int
+    conv_dim: Count
+    conv_kernel: Count
 
 
 class CcaState(
@@ -82,9 +84,9 @@ class CcaState(
 ):
     """ZAYA compressed convolutional attention: Q and K padding, and the last hidden state."""
 
-    channels: int
-    padding: int
-    hidden_size: int
+    channels: Count
+    padding: Whole
+    hidden_size: Count
 
 
 class StreamConvState(
@@ -97,12 +99,12 @@ class StreamConvState(
 ):
     """Inkling: conv windows over K and V of both layer kinds and over both outputs."""
 
-    num_kv_heads: int
-    head_dim: int
-    sliding_kv_heads: int
-    sliding_head_dim: int
-    hidden_size: int
-    conv_kernel: int
+    num_kv_heads: Count
+    head_dim: Count
+    sliding_kv_heads: Count
+    sliding_head_dim: Count
+    hidden_size: Count
+    conv_kernel: Count
 
 
 StateKind = Mamba2State | KdaState | LightningState | ShortConvState | CcaState | StreamConvState
@@ -111,8 +113,8 @@ StateKind = Mamba2State | KdaState | LightningState | ShortConvState | CcaState 
 class LinearState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The linear layers of a hybrid model and their state."""
 
-    layers: tuple[int, ...]
-    full_attention_layers: tuple[int, ...]
+    layers: LayerIds
+    full_attention_layers: LayerIds
     state: StateKind
     ssm_dtype: StateDtype = "float32"
     conv_dtype: StateDtype = "bfloat16"

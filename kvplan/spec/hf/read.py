@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import structs, to_builtins
 
 from kvplan.document import Document
 from kvplan.errors import InputError
@@ -15,6 +16,7 @@ from kvplan.spec.hf.extras import attention_sinks, banded_mtp_layers, block_size
 from kvplan.spec.hf.modality import Parts, is_multimodal, parts, vision
 from kvplan.spec.hf.quantization import kv_cache_dtype, quantization, quantization_config
 from kvplan.spec.hf.sliding import read_sliding
+from kvplan.spec.hf.weights import estimate_weights
 from kvplan.spec.model import Confidence, Mla, ModelSpec
 
 
@@ -23,6 +25,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     hf_id: str | None = None
+    aliases: tuple[str, ...] = ()
     source: str | None = None
     confidence: Confidence = "own-config"
 
@@ -43,7 +46,18 @@ def read_model(document: Document, origin: Origin) -> ModelSpec:
     top = Config(document, document.data)
     architecture = architecture_of(top)
     family = family_of(architecture, top.where("architectures"))
-    return read_parts(parts(top, architecture), architecture, family, origin)
+    found = parts(top, architecture)
+    try:
+        model = read_parts(found, architecture, family, origin)
+    except ValueError as error:
+        raise InputError(str(error), where=document.where()) from None
+    return checked(structs.replace(model, weights=estimate_weights(found, model)), document)
+
+
+def checked(model: ModelSpec, document: Document) -> ModelSpec:
+    """The same model, refused where a figure is out of the bounds that a preset has too."""
+    plain = Document(to_builtins(model), document.file, lambda _path, _key: document.where())
+    return plain.convert(ModelSpec)
 
 
 def architecture_of(top: Config) -> str:
@@ -69,6 +83,7 @@ def read_parts(found: Parts, architecture: str, family: Family, origin: Origin) 
         name=origin.name,
         architecture=architecture,
         hf_id=origin.hf_id,
+        aliases=origin.aliases,
         source=origin.source,
         confidence=origin.confidence,
         dtype=dtype(text, inherited=dtype_name(found.top)),
@@ -90,7 +105,7 @@ def read_parts(found: Parts, architecture: str, family: Family, origin: Origin) 
         attention_sinks=attention_sinks(architecture, text),
         block_size=block_size(architecture, found.top),
         multimodal=multimodal,
-        vision=vision(found.top) if multimodal else None,
+        vision=vision(found.top),
     )
 
 
