@@ -13,7 +13,9 @@ from typer.core import TyperGroup
 from kvplan.errors import KvplanError
 
 # command -> (module beside this one, one line of help); imported only when it runs
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
+}
 
 
 class LazyGroup(TyperGroup):

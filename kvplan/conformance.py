@@ -83,7 +83,7 @@ def answer(case: Case) -> dict[str, Any]:
         host = size_host(sized.stage, sized.pool)
     except CombinationError as refusal:
         return {"error": {"kind": "combination", "message": str(refusal)}}
-    reply = {
+    reply: dict[str, Any] = {
         "resolved": resolved_answer(sized.resolved),
         "reserves": reserves_answer(sized.resolved),
         "model": model_answer(sized.stage),

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kvplan.planner import Planned
 from kvplan.report.verdict import verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.diagnosis import cures, last_resort
@@ -16,6 +17,55 @@ from kvplan.sizing.resolved import Resolved
 from kvplan.units import GIB
 
 SCHEMA = "kvplan.size/1"
+NOT_ARGUMENTS = frozenset({"provenance", "warnings", "not_modelled", "pool_refusal", "gpu_sm"})
+# values that the engine settles together with another one
+PART_OF = {
+    "decode_attention_backend": "attention_backend",
+    "prefill_attention_backend": "attention_backend",
+    "draft_attention_backend": "speculation",
+    "draft_kv_cache_dtype": "speculation",
+    "dsa_raw_layout": "attention_backend",
+    "kv_recipe": "kv_cache_dtype",
+    "mamba_overlap_asked": "overlap_schedule",
+    "mamba_ssm_dtype": "mamba_strategy",
+    "swa_ratio_given": "swa_full_tokens_ratio",
+    "two_pools": "swa_full_tokens_ratio",
+}
+NEVER_MODELLED = ("LoRA adapters",)
+OVERRUN_SHARE = 200  # an overrun below this part of the card is page rounding
+
+
+def size_report(
+    planned: Planned,
+    *,
+    contexts: tuple[int, ...] = (),
+    all_ranks: bool = False,
+    ignored: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """The whole answer of `kvplan size`, whether the launch starts or not."""
+    outcome = planned.outcome
+    if isinstance(outcome, Plan):
+        report = plan_report(outcome, contexts=contexts, all_ranks=all_ranks)
+        warnings += overrun_warnings(report["ledger"])
+    else:
+        report = refusal_report(outcome)
+    report["warnings"] = [*outcome.resolved.warnings, *warnings]
+    report["assumed"] = list(planned.estimate.assumed)
+    report["not_modelled"] = [*outcome.resolved.not_modelled, *NEVER_MODELLED]
+    report["ignored"] = list(ignored)
+    return report
+
+
+def overrun_warnings(books: dict[str, Any]) -> tuple[str, ...]:
+    """The engine allocates more than it budgeted: it would run out of memory after the start."""
+    overrun, total = books["overrun_bytes"], books["total_bytes"]
+    if overrun * OVERRUN_SHARE < total:
+        return ()
+    return (
+        f"the engine budgets {overrun / GIB:.1f} GiB less than these pools take:"
+        " lower --mem-fraction-static or cap --max-total-tokens",
+    )
 
 
 def plan_report(
@@ -39,6 +89,7 @@ def plan_report(
             "fixed_bytes": fixed_request_bytes(narrowest),
         },
         "ledger": ledger_report(ledger(plan, narrowest)),
+        "origins": origins(plan, narrowest),
         "host": [pool._asdict() | {"bytes": pool.num_bytes} for pool in narrowest.host],
     }
     if all_ranks:
@@ -90,11 +141,13 @@ def launch_report(plan: Plan | NoStart) -> dict[str, Any]:
 def resolved_report(resolved: Resolved) -> dict[str, Any]:
     """Each resolved argument: its value and where it came from."""
     values = msgspec.to_builtins(resolved)
-    origins = {name: str(origin) for name, origin in values.pop("provenance").items()}
-    origins |= {name: str(origin) for name, origin in resolved.provenance.items()}
-    return {
-        name: {"value": value, "from": origins.get(name)} for name, value in sorted(values.items())
-    }
+    origins = resolved.provenance
+    report = {}
+    for name in sorted(values.keys() - NOT_ARGUMENTS):
+        origin = origins.get(PART_OF.get(name, name))
+        if origin is not None:
+            report[name] = {"value": values[name], "from": str(origin)}
+    return report
 
 
 def pool_report(plan: Plan, stage: StagePlan) -> dict[str, Any]:
@@ -172,3 +225,41 @@ def fixed_request_bytes(stage: StagePlan) -> int:
     if state is None:
         return 0
     return state.slot_bytes * (state.slots_per_request + state.draft_tokens)
+
+
+def origins(plan: Plan, stage: StagePlan) -> list[list[Any]]:
+    """Sizes with the formulas that gave them: [name, value, formula]."""
+    pool, memory, resolved = stage.pool, plan.memory, plan.resolved
+    budget = pool.budget
+    spent = f" − {budget.multimodal_gib:.2f} multimodal" if budget.multimodal_gib else ""
+    spent += " − the state pool" if budget.state else ""
+    rows: list[list[Any]] = [
+        [
+            "budget_bytes",
+            budget.num_bytes,
+            f"{memory.post_load_gib:.2f} GiB after loading − {memory.pre_load_gib:.2f} before"
+            f" × (1 − {resolved.mem_fraction_static:g}){spent}",
+        ]
+    ]
+    rows += [[f"cell_size: {t.name}", t.num_bytes, t.formula] for t in pool.cell.terms]
+    rows += [
+        ["cell_size", pool.cell.num_bytes, "the sum of its terms"],
+        [
+            "max_total_num_tokens",
+            plan.tokens,
+            "budget_bytes / cell_size in whole pages, the least of all stages and caps",
+        ],
+        [
+            "max_running_requests_of_rank",
+            plan.max_running_requests,
+            pool.requests.binding.name,
+        ],
+        [
+            "req_to_token_row_width",
+            plan.reserves.row_width,
+            f"context {resolved.context_length:,} + {plan.reserves.extra_context_len}",
+        ],
+    ]
+    if budget.state is not None:
+        rows.append(["max_mamba_cache_size_of_rank", budget.state.slots, budget.state.origin])
+    return rows

@@ -20,11 +20,11 @@ DTYPE_BYTES = {
 
 
 class TensorPlan(NamedTuple):
-    """`count` tensors alike, mostly one a layer. A view has a stride and owns no bytes."""
+    """`copies` tensors alike, mostly one a layer. A view has a stride and owns no bytes."""
 
     pool: str
     name: str
-    count: int
+    copies: int
     shape: tuple[int, ...]
     dtype: str
     view_stride: tuple[int, ...] | None = None
@@ -34,4 +34,4 @@ class TensorPlan(NamedTuple):
         """Bytes of all of them; 0 for views."""
         if self.view_stride is not None:
             return 0
-        return self.count * math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+        return self.copies * math.prod(self.shape) * DTYPE_BYTES[self.dtype]

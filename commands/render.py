@@ -1,0 +1,84 @@
+"""The terminal: plain text where it is piped, colours where it is not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvplan.errors import InputError
+
+GIB = 1 << 30
+PIPED_WIDTH = 100
+
+
+def json_text(report: Any) -> str:
+    """One JSON document, keys sorted, the same bytes for the same report."""
+    encoded = msgspec.json.format(msgspec.json.encode(report, order="sorted"), indent=2)
+    return encoded.decode() + "\n"
+
+
+def write_json(report: Any) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json_text(report))
+
+
+def write_file(path: Path, text: str, *, suffixes: Sequence[str]) -> None:
+    """Write a whole file or nothing: a half-written one never shows under its name."""
+    if path.suffix not in suffixes:
+        raise InputError(
+            f"no form is written for '{path.name}'", hint=f"use a name in {' or '.join(suffixes)}"
+        )
+    if not path.parent.is_dir():
+        raise InputError(f"the folder '{path.parent}' does not exist")
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def console(*, color: bool | None = None, stderr: bool = False) -> Any:
+    """A rich console that honours NO_COLOR and falls back to plain text when piped."""
+    from rich.console import Console
+
+    piped = not (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(
+        width=PIPED_WIDTH if piped and "COLUMNS" not in os.environ else None,
+        no_color=None if color is None else not color,
+        highlight=False,
+        soft_wrap=True,
+        stderr=stderr,
+    )
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()
+) -> Any:
+    """A borderless table; the columns in `right` are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for index, header in enumerate(headers):
+        grid.add_column(
+            header,
+            justify="right" if index in right else "left",
+            overflow="fold",
+            no_wrap=index in right,
+        )
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def gib(num_bytes: float) -> str:
+    """Bytes as GiB to two digits, or MiB below a tenth of one."""
+    if 0 < abs(num_bytes) < GIB / 10:
+        return f"{num_bytes / (1 << 20):.2f} MiB"
+    return f"{num_bytes / GIB:.2f} GiB"

@@ -1,0 +1,162 @@
+"""From what a user names to a plan: presets, server arguments and memory in, plan out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kvplan import catalog
+from kvplan.document import Document, FieldPath
+from kvplan.errors import InputError
+from kvplan.overrides import Override, apply
+from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
+from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, estimate_memory
+from kvplan.sizing.plan import NoStart, Plan, plan_launch
+from kvplan.sizing.resolve.resolve import resolve
+from kvplan.spec.gpu import GpuSpec
+from kvplan.spec.model import ModelSpec
+from kvplan.spec.server import ServerArgs
+from kvplan.units import GIB
+
+SECTIONS = ("model", "draft", "gpu", "server", "memory")
+
+
+class PlanInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plan as it is asked for: presets by name or path, server arguments by field name."""
+
+    model: str
+    gpu: str
+    parallel: str | None = None
+    speculative: str | None = None
+    draft: str | None = None
+    server: dict[str, Any] = {}
+    memory: MemoryInputs = MemoryInputs()
+
+
+class Launch(NamedTuple):
+    """Parsed inputs: everything that a sizing needs, without a file behind it."""
+
+    model: ModelSpec
+    draft: ModelSpec | None
+    gpu: GpuSpec
+    args: ServerArgs
+    memory: MemoryInputs
+    preset_fields: frozenset[str] = frozenset()
+
+
+class Planned(NamedTuple):
+    """The outcome, and what it rests on."""
+
+    outcome: Plan | NoStart
+    estimate: MemoryEstimate
+
+    @property
+    def starts(self) -> bool:
+        return isinstance(self.outcome, Plan)
+
+
+def read_inputs(
+    inputs: PlanInputs, overrides: Collection[Override] = (), *, where: str = "the launch"
+) -> Launch:
+    """Presets into values; server arguments win over presets, overrides over all."""
+    presets: dict[str, Any] = {}
+    if inputs.parallel is not None:
+        presets |= catalog.load_parallel(inputs.parallel)
+    if inputs.speculative is not None:
+        presets |= catalog.load_speculative(inputs.speculative)
+    draft_name = inputs.draft or presets.pop("draft", None)
+    model = catalog.load_model(inputs.model)
+    draft = catalog.load_model(draft_name) if draft_name else None
+    gpu = catalog.load_gpu(inputs.gpu)
+    server = presets | inputs.server
+    launch = Launch(
+        model=model,
+        draft=draft,
+        gpu=gpu,
+        args=server_args(server, where),
+        memory=inputs.memory,
+        preset_fields=frozenset(presets.keys() - inputs.server.keys()),
+    )
+    return overridden(launch, server, overrides) if overrides else launch
+
+
+def server_args(values: dict[str, Any], where: str) -> ServerArgs:
+    """Server arguments from a mapping, refused by field."""
+
+    def locate(path: FieldPath, _key: bool) -> str:
+        return f"{where}: {'.'.join(map(str, path))}" if path else where
+
+    return Document(values, where, locate).convert(ServerArgs)
+
+
+def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Override]) -> Launch:
+    """`--set` over everything: `model.…`, `draft.…`, `gpu.…`, `memory.…`, or a server argument."""
+    data = {
+        "model": msgspec.to_builtins(launch.model),
+        "gpu": msgspec.to_builtins(launch.gpu),
+        "server": server,
+        "memory": msgspec.to_builtins(launch.memory),
+    }
+    if launch.draft is not None:
+        data["draft"] = msgspec.to_builtins(launch.draft)
+    document = Document(data, "--set", lambda path, _key: f"--set {'.'.join(map(str, path))}")
+    changed = apply(document, [sectioned(override) for override in overrides])
+    return launch._replace(
+        model=changed.convert(ModelSpec, ("model",)),
+        gpu=changed.convert(GpuSpec, ("gpu",)),
+        args=changed.convert(ServerArgs, ("server",)),
+        memory=changed.convert(MemoryInputs, ("memory",)),
+        draft=changed.convert(ModelSpec, ("draft",)) if launch.draft is not None else None,
+    )
+
+
+def sectioned(override: Override) -> Override:
+    """A bare key is a server argument: `page_size=16` is `server.page_size=16`."""
+    first, *rest = override.key.split(".")
+    if first in SECTIONS and rest:
+        return override
+    return override._replace(key=f"server.{override.key}")
+
+
+def plan(launch: Launch) -> Planned:
+    """Resolve and size a launch.
+
+    CombinationError where the engine refuses the settings; InputError where the weights are not
+    known.
+    """
+    check_draft(launch)
+    resolved = resolve(
+        launch.args, launch.model, launch.gpu, launch.draft, preset_fields=launch.preset_fields
+    )
+    if launch.memory.host_free_gib is not None:
+        free = int(launch.memory.host_free_gib * GIB)
+        hicache = msgspec.structs.replace(resolved.hicache, host_free_bytes=free)
+        resolved = msgspec.structs.replace(resolved, hicache=hicache)
+    algorithm = resolved.speculation.algorithm
+    estimate = estimate_memory(
+        launch.memory,
+        launch.gpu,
+        launch.model,
+        launch.draft,
+        resolved.widths,
+        loads_draft=algorithm in EAGLE_LIKE | BLOCK_DRAFTS,
+    )
+    outcome = plan_launch(launch.model, launch.gpu, resolved, estimate.memory, launch.draft)
+    return Planned(outcome, estimate)
+
+
+def check_draft(launch: Launch) -> None:
+    """A draft without an algorithm, or an algorithm that cannot do without one."""
+    algorithm = launch.args.speculative_algorithm
+    if launch.draft is not None and algorithm is None:
+        raise InputError(
+            f"the draft '{launch.draft.name}' has no speculative algorithm to serve",
+            hint="add --speculative-algorithm, e.g. EAGLE3",
+        )
+    needs = algorithm == "STANDALONE" or (algorithm in BLOCK_DRAFTS and not launch.model.block_size)
+    if needs and launch.draft is None:
+        raise InputError(
+            f"{algorithm} needs a draft model", hint="add --draft with a preset or a config.json"
+        )
