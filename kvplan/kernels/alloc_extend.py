@@ -23,23 +23,23 @@ def alloc_extend_reference(
     A request's slots come in runs of consecutive ones: what is left of its open page,
     then one run per new page.
     """
-    pages_before = (prefix_lens + page_size - 1) // page_size
-    pages_after = (seq_lens + page_size - 1) // page_size
-    num_new_pages = pages_after - pages_before
-    last_run = torch.cumsum(num_new_pages + 1, 0) - 1
-    first_run = last_run - num_new_pages
-    num_runs = len(prefix_lens) + int(num_new_pages.sum())
+    pages_before = (prefix_lens + (page_size - 1)) // page_size
+    pages_after = (seq_lens + (page_size - 1)) // page_size
+    last_run = torch.cumsum(pages_after - pages_before + 1, 0) - 1
+    first_run = last_run - (pages_after - pages_before)
+    num_runs = int(last_run[-1]) + 1 if len(last_run) else 0
 
     # a request without new pages has one run, its first: that length is written last
     run_lens = prefix_lens.new_full((num_runs,), page_size)
-    run_lens[last_run] = seq_lens - (pages_after - 1) * page_size
-    run_lens[first_run] = torch.minimum(pages_before * page_size, seq_lens) - prefix_lens
+    run_lens.index_copy_(0, last_run, seq_lens - (pages_after - 1) * page_size)
+    in_open_page = torch.minimum(pages_before * page_size, seq_lens) - prefix_lens
+    run_lens.index_copy_(0, first_run, in_open_page)
 
     opens_page = torch.ones(num_runs, dtype=torch.bool, device=prefix_lens.device)
-    opens_page[first_run] = False
-    run_slots = prefix_lens.new_empty(num_runs)
-    run_slots[first_run] = last_loc + 1
-    run_slots[opens_page] = free_pages[: num_runs - len(prefix_lens)] * page_size
+    opens_page.index_fill_(0, first_run, False)
+    new_pages = free_pages[: num_runs - len(prefix_lens)]
+    run_slots = prefix_lens.new_empty(num_runs).index_copy_(0, first_run, last_loc + 1)
+    run_slots.masked_scatter_(opens_page, new_pages * page_size)
 
     run_ends = torch.cumsum(run_lens, 0)
     num_tokens = int(run_ends[-1]) if num_runs else 0
