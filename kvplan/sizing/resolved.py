@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from kvplan.sizing.provenance import Origin
+
 KvDtype = Literal[
     "bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"
 ]
@@ -33,6 +35,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int | None = None
     eagle_topk: int | None = None
     num_draft_tokens: int | None = None
+    max_draft_tokens: int | None = None  # what buffers are sized for; adaptive steps move below it
 
 
 class Hicache(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +81,13 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     disaggregation_mode: Role = "null"
     decode_extra_slots: int = 0  # pre-allocation slots of a decode node
     dsa_raw_layout: bool = False  # trtllm / tilelang keep fp8 latents without scales
+    two_pools: bool = True  # False: sliding layers share the full pool
+    draft_attention_backend: str | None = None
+    draft_kv_cache_dtype: KvDtype | None = None  # of a DFLASH or DSPARK draft; None without one
     gpu_sm: int | None = None  # compute capability times 10; None on other vendors
     multimodal_reservation_mib: int = 0
     hicache: Hicache = Hicache()
-    provenance: dict[str, str] = {}
+    pool_refusal: str | None = None  # what the engine refuses only once the sizes are settled
+    not_modelled: tuple[str, ...] = ()  # arguments that change pools in ways no plan follows
+    warnings: tuple[str, ...] = ()
+    provenance: dict[str, Origin] = {}

@@ -1,0 +1,59 @@
+"""What a plan must say aloud: settings it does not follow, and starts that fail after sizing."""
+
+from __future__ import annotations
+
+from kvplan.sizing.resolve import architectures as arch
+from kvplan.sizing.resolve.backends import Backends
+from kvplan.sizing.resolve.launch import BLACKWELL, Launch
+
+NOT_MODELLED = (
+    "post_capture_sizing",
+    "enable_unified_memory",
+    "enable_kv_cache_sharding",
+    "prefill_only_disable_kv_cache",
+    "enable_linear_replayssm",
+    "enable_linear_replayssm_spec",
+    "enable_int8_mamba_checkpoint",
+    "enable_hisparse",
+)
+GDN_BACKENDS = frozenset({"triton", "trtllm_mha", "fa4", "flashinfer"})
+
+
+def not_modelled(launch: Launch) -> tuple[str, ...]:
+    """Arguments of the launch that change pools in ways the plan does not follow."""
+    args = launch.args
+    names = [name for name in NOT_MODELLED if getattr(args, name)]
+    if args.post_capture_sizing is None and launch.model.architecture in arch.MUSE_SPARK:
+        names.insert(0, "post_capture_sizing")
+    if args.dsv4_attn_backend in ("trtllm", "flashmla_mega"):
+        names.append("dsv4_attn_backend")
+    return tuple(names)
+
+
+def warnings(launch: Launch, backends: Backends) -> tuple[str, ...]:
+    """Backends that the engine refuses when it builds them, after it has sized the pools."""
+    found = []
+    for backend in sorted({name for name in backends.pair if name is not None}):
+        problem = backend_problem(launch, backend)
+        if problem is not None:
+            found.append(f"the engine will not start {backend}: {problem}")
+    return tuple(found)
+
+
+def backend_problem(launch: Launch, backend: str) -> str | None:
+    """Why a backend does not run on this card or model; None if it does."""
+    if backend == "fa3" and not (
+        launch.family == "sm90" or (launch.family == "sm80" and not launch.mla)
+    ):
+        return "it needs compute capability 9.0, or 8.x without latent attention"
+    if backend in ("trtllm_mha", "hpc_ops") and launch.mla:
+        return "it serves no latent attention"
+    if backend in ("trtllm_mla", "cutedsl_mla", "flashmla") and not launch.mla:
+        return "it serves latent attention only"
+    linear = launch.model.linear
+    gated = launch.model.architecture in (*arch.QWEN_HYBRID, "Qwen3_5MoeForCausalLM")
+    if linear is not None and gated and launch.family in BLACKWELL:
+        allowed = GDN_BACKENDS - {"fa4"} if launch.family == "sm120" else GDN_BACKENDS
+        if backend not in allowed:
+            return f"on Blackwell, gated delta nets run on {', '.join(sorted(allowed))}"
+    return None

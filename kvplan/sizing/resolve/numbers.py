@@ -1,0 +1,28 @@
+"""What a speculative algorithm's rule sees, and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.sizing.provenance import Origin
+from kvplan.sizing.resolve.backends import Backends
+from kvplan.sizing.resolve.launch import Launch
+from kvplan.sizing.resolve.parallel import Layout
+
+
+class Setting(NamedTuple):
+    """What an algorithm's rule sees: the launch, its ranks, its backends and its page."""
+
+    launch: Launch
+    layout: Layout
+    backends: Backends
+    page: int
+
+
+class Numbers(NamedTuple):
+    """Resolved steps, branches and draft tokens, and where they came from."""
+
+    steps: int | None
+    topk: int | None
+    draft_tokens: int | None
+    origin: Origin
