@@ -1,0 +1,165 @@
+"""A first look at a workload file: its kind, its header or keys, its first row."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvplan.errors import TraceError
+from kvplan.replay.workloads.binary import refuse_binary
+from kvplan.replay.workloads.formats import CSV, JSON, YAML
+from kvplan.replay.workloads.rows import shown
+from kvplan.replay.workloads.stream import (
+    Source,
+    head,
+    numbered_lines,
+    open_source,
+    whole,
+    yaml_document,
+)
+
+REQUEST_LOG = re.compile(
+    rb'^(?:\[[^\]\n]*\] )?(\{"timestamp": .*"event": "request\..*\})\r?$', re.M
+)
+YAML_START = re.compile(rb"---|#|[A-Za-z_][\w-]*\s*:(?:\s|$)")
+OPEN_ENDS = (b"{", b"[", b",", b":")
+MAX_LISTED = 12
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file's start shows: `keys` are a CSV header, or the keys of the first object."""
+
+    kind: str
+    line: int
+    keys: tuple[str, ...]
+    sample: Any
+
+    @property
+    def noun(self) -> str:
+        """What the keys are called in a message."""
+        return "the header is" if self.kind == CSV else "the keys are"
+
+    def listed(self) -> str:
+        """The keys for a message, cut where there are many."""
+        names = [name if len(name) <= 40 else f"{name[:39]}…" for name in self.keys[:MAX_LISTED]]
+        return ", ".join(names) + (", …" if len(self.keys) > MAX_LISTED else "")
+
+
+def look(path: Path) -> tuple[Source, Look]:
+    """The file (or folder of session documents) and what its start shows; TraceError for no text."""
+    if path.is_dir():
+        return look_into(path)
+    source = open_source(path)
+    data = head(source)
+    refuse_binary(source, data)
+    line, first = next(numbered_lines(source), (0, b""))
+    if not line:
+        raise TraceError("the file is empty", where=str(path))
+    logged = REQUEST_LOG.search(data)
+    if logged is not None and not data.lstrip().startswith(b"{"):
+        return source, json_look(source, line, logged.group(1))
+    if first.lstrip().startswith((b"{", b"[")):
+        return source, json_look(source, line, first)
+    if YAML_START.match(first):
+        return source, yaml_look(source, line)
+    return source, csv_look(source, line, first)
+
+
+def look_into(folder: Path) -> tuple[Source, Look]:
+    """A folder is a set of session documents: the first one stands for all."""
+    from kvplan.replay.workloads.weka import folder_files
+
+    files = folder_files(folder)
+    if not files:
+        raise TraceError(
+            "a folder without .json files", where=str(folder), hint="name one workload file"
+        )
+    _, seen = look(files[0])
+    if not {"requests", "block_size"} <= set(seen.keys):
+        raise TraceError(
+            "a folder whose files are no agent sessions",
+            where=str(files[0]),
+            hint="only WEKA sessions are replayed by the folder: name one workload file",
+        )
+    return Source(folder, None), seen
+
+
+def csv_look(source: Source, line: int, first: bytes) -> Look:
+    """Header and first row of a CSV file; a line without a comma is none."""
+    if b"," not in first:
+        raise TraceError(
+            f"neither CSV, JSON nor YAML: {shown(first[:60].decode(errors='replace'))}",
+            where=source.where(line),
+        )
+    header = tuple(name.strip() for name in fields(first))
+    rows = numbered_lines(source)
+    next(rows)
+    _, row = next(rows, (0, b""))
+    return Look(kind=CSV, line=line, keys=header, sample=fields(row))
+
+
+def fields(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode(errors="replace")]), [])
+    except csv.Error:
+        return []
+
+
+def json_look(source: Source, line: int, first: bytes) -> Look:
+    """Keys of the first object: the first line, or the whole document where it is spread out."""
+    try:
+        value = msgspec.json.decode(first)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        if isinstance(error, RecursionError):
+            raise TraceError("nested too deep", where=source.where(line)) from None
+        if not first.rstrip().endswith(OPEN_ENDS):
+            raise not_json(source, line, first) from None
+        value = document(source, line)
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = value[0]
+        seen = Look(kind=JSON, line=line, keys=tuple(value), sample=value)
+        raise TraceError(
+            f"a JSON array of objects with the keys {seen.listed()}",
+            where=source.where(line),
+            hint="workloads are JSON lines: one object a line",
+        )
+    if not isinstance(value, dict):
+        raise TraceError(
+            f"the first row is no object: {shown(first[:60].decode(errors='replace'))}",
+            where=source.where(line),
+        )
+    return Look(kind=JSON, line=line, keys=tuple(value), sample=value)
+
+
+def document(source: Source, line: int) -> Any:
+    """A JSON document spread over many lines."""
+    content = whole(source)
+    try:
+        return msgspec.json.decode(content)
+    except RecursionError:
+        raise TraceError("nested too deep", where=source.where(line)) from None
+    except msgspec.MsgspecError as error:
+        offset = re.search(r"byte (\d+)", str(error))
+        at = content.count(b"\n", 0, int(offset.group(1)) if offset else len(content)) + 1
+        raise TraceError(
+            "the JSON document ends early" if not offset else "not JSON",
+            where=source.where(at),
+        ) from None
+
+
+def not_json(source: Source, line: int, first: bytes) -> TraceError:
+    return TraceError(
+        f"not JSON: {shown(first[:80].decode(errors='replace'))}", where=source.where(line)
+    )
+
+
+def yaml_look(source: Source, line: int) -> Look:
+    """Keys of a YAML document, which must be a mapping."""
+    data = yaml_document(source).data
+    if not isinstance(data, dict):
+        raise TraceError("the YAML document is no mapping", where=source.where(line))
+    return Look(kind=YAML, line=line, keys=tuple(data), sample=data)

@@ -1,0 +1,46 @@
+"""Token ids in the engine's own logs, where a log level kept them whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kvplan.replay.requests import TokenIds
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    max_new_tokens: int | None = None
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """What the engine logs of a request that matters here."""
+
+    rid: str | list[str] | None = None
+    session_id: str | None = None
+    input_ids: list[Any] | None = None
+    sampling_params: Sampling | list[Any] | None = None
+
+    @property
+    def max_new(self) -> int | None:
+        """What the client asked for, None where the log level left it out."""
+        sampling = self.sampling_params
+        asked = sampling.max_new_tokens if isinstance(sampling, Sampling) else None
+        return asked if asked is not None and asked >= 0 else None
+
+
+def token_identity(
+    input_ids: list[Any] | None, input_len: int, output_ids: Any, output_len: int
+) -> TokenIds | None:
+    """The tokens themselves; None where the log left them out or cut them."""
+    prompt = all_tokens(input_ids, input_len)
+    if not prompt:
+        return None
+    return TokenIds(prompt=prompt, output=all_tokens(output_ids, output_len) or ())
+
+
+def all_tokens(ids: Any, length: int) -> tuple[int, ...] | None:
+    """Ids as a tuple, None unless there are exactly `length` whole numbers."""
+    if not isinstance(ids, list) or len(ids) != length:
+        return None
+    return tuple(ids) if all(type(token) is int for token in ids) else None
