@@ -45,9 +45,6 @@ def asked_dtype(launch: Launch) -> tuple[str, Origin]:
         return asked, GIVEN
     if launch.model.architecture in arch.MUSE_SPARK:
         return "fp8_e4m3", BY_MODEL
-    packed = launch.model.quantization == "minimax_m3_nvfp4"
-    if packed and launch.family in BLACKWELL:
-        return "fp8_e4m3", BY_MODEL
     return "auto", Origin("default", "kv-dtype-auto", "the model's own")
 
 
