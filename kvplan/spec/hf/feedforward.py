@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvplan.spec.hf.config import Config
 from kvplan.units import ceil_div
@@ -110,8 +110,28 @@ def is_sparse(text: Config, layer: int, num_layers: int) -> bool:
     )
 
 
+def nas_block(text: Config, layer: int, part: str) -> dict[str, Any] | None:
+    """One part ("attention" or "ffn") of a Nemotron-NAS block; None for other models."""
+    blocks = text.items("block_configs")
+    if not blocks or layer >= len(blocks) or not isinstance(blocks[layer], dict):
+        return None
+    found = blocks[layer].get(part)
+    return found if isinstance(found, dict) else None
+
+
+def nas_size(block: dict[str, Any], hidden: int) -> int:
+    """Width of a Nemotron-NAS MLP: a multiple of two thirds of the hidden size, rounded to 256."""
+    multiple = block.get("ffn_mult")
+    if block.get("no_op") or not isinstance(multiple, int | float) or not 0 < multiple < 1000:
+        return 0
+    return ceil_div(int(2 * multiple * hidden / 3), 256) * 256
+
+
 def dense_size(text: Config, layer: int, hidden: int) -> int:
     """Width of a dense MLP."""
+    block = nas_block(text, layer, "ffn")
+    if block is not None:
+        return nas_size(block, hidden)
     for key in (
         "intermediate_size_mlp",
         "dense_intermediate_size",

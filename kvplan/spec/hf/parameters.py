@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.spec.hf.config import MAX_LAYERS, Config
-from kvplan.spec.hf.feedforward import FeedForward, feed_forward
+from kvplan.spec.hf.feedforward import FeedForward, feed_forward, nas_block
 from kvplan.spec.hf.linear import nemotron_pattern
 from kvplan.spec.hf.modality import Parts
 from kvplan.spec.hf.projections import Projections, attention, mixer
@@ -26,7 +26,8 @@ class Parameters(NamedTuple):
     replicated: int  # every rank keeps it: MLA's down-projections, routers, norms
     dense: int
     experts: int
-    mtp: int  # of the MTP layers, which only a draft worker loads
+    mtp: int  # of the MTP layers without their experts, which only a draft worker loads
+    mtp_experts: int
     tower: int
 
     @property
@@ -39,6 +40,7 @@ def count_parameters(found: Parts, model: ModelSpec) -> Parameters:
     text = found.text
     layers = [one_layer(text, model, layer) for layer in range(model.num_layers)]
     norms = 2 * model.hidden_size * model.num_layers
+    mtp, mtp_experts = mtp_parameters(text, model, layers[-1])
     return Parameters(
         embedding=embedding(text, model),
         head=head(text, model),
@@ -46,7 +48,8 @@ def count_parameters(found: Parts, model: ModelSpec) -> Parameters:
         replicated=sum(mix.replicated + rest.router for mix, rest in layers) + norms,
         dense=sum(rest.dense for _, rest in layers) + joints(text, model),
         experts=sum(rest.experts for _, rest in layers),
-        mtp=mtp_parameters(text, model, layers[-1]),
+        mtp=mtp,
+        mtp_experts=mtp_experts,
         tower=tower_parameters(found.top),
     )
 
@@ -56,9 +59,9 @@ def one_layer(text: Config, model: ModelSpec, layer: int) -> tuple[Projections, 
     kind = nemotron_kind(text, model, layer)
     linear = model.linear
     mix, rest = Projections(0), FeedForward()
-    if kind == "attention" or (
-        kind is None and (linear is None or layer in linear.full_attention_layers)
-    ):
+    skips = (nas_block(text, layer, "attention") or {}).get("no_op")
+    full = linear is None or layer in linear.full_attention_layers
+    if kind == "attention" or (kind is None and full and not skips):
         mix = attention(text, model, layer)
     if linear is not None and layer in linear.layers:
         extra = mixer(text, model, linear)
@@ -113,14 +116,17 @@ def joints(text: Config, model: ModelSpec) -> int:
     return len(inner.numbers("target_layer_ids") or ()) * hidden * hidden
 
 
-def mtp_parameters(text: Config, model: ModelSpec, last: tuple[Projections, FeedForward]) -> int:
-    """MTP layers like the last layer, with the projection that joins embedding and hidden state."""
-    count = model.mtp_layers or text.whole("mtp_num_hidden_layers") or 0
+def mtp_parameters(
+    text: Config, model: ModelSpec, last: tuple[Projections, FeedForward]
+) -> tuple[int, int]:
+    """MTP layers like the last one, with the joint of embedding and hidden state; their experts."""
+    count = min(model.mtp_layers or text.whole("mtp_num_hidden_layers") or 0, model.num_layers)
     mix, rest = last
     if text.text("model_type") in DENSE_MTP:
         rest = feed_forward(text, model.hidden_size, 0, model.num_layers, dense=True)
-    each = mix.sharded + mix.replicated + sum(rest) + 2 * model.hidden_size**2
-    return min(count, model.num_layers) * each
+    joint = 2 * model.hidden_size**2
+    each = mix.sharded + mix.replicated + rest.dense + rest.router + joint
+    return count * each, count * rest.experts
 
 
 def tower_parameters(top: Config) -> int:

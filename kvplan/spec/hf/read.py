@@ -39,19 +39,28 @@ def model_from_config(config: dict[str, Any], origin: Origin) -> ModelSpec:
     return read_model(Document(config, "config.json", locate), origin)
 
 
-def read_model(document: Document, origin: Origin) -> ModelSpec:
-    """The model that a config.json describes, as the engine reads it."""
-    if not isinstance(document.data, dict):
-        raise InputError("a config.json is a mapping of keys", where=document.where())
-    top = Config(document, document.data)
-    architecture = architecture_of(top)
-    family = family_of(architecture, top.where("architectures"))
-    found = parts(top, architecture)
+def read_model(document: Document, origin: Origin, weight_bits: int | None = None) -> ModelSpec:
+    """The model that a config.json describes, as the engine reads it.
+
+    `weight_bits` stands in for a quantisation that the config leaves out.
+    """
+    found = whole(document)
+    architecture = architecture_of(found.top)
+    family = family_of(architecture, found.top.where("architectures"))
     try:
         model = read_parts(found, architecture, family, origin)
     except ValueError as error:
         raise InputError(str(error), where=document.where()) from None
-    return checked(structs.replace(model, weights=estimate_weights(found, model)), document)
+    weights = estimate_weights(found, model, weight_bits)
+    return checked(structs.replace(model, weights=weights), document)
+
+
+def whole(document: Document) -> Parts:
+    """A config.json and its text part, each read through its class."""
+    if not isinstance(document.data, dict):
+        raise InputError("a config.json is a mapping of keys", where=document.where())
+    top = Config(document, document.data)
+    return parts(top, architecture_of(top))
 
 
 def checked(model: ModelSpec, document: Document) -> ModelSpec:

@@ -20,6 +20,7 @@ class Method(NamedTuple):
 
     num_bytes: float
     scope: Scope
+    other: float = 2  # of linear parameters outside the scope
     bounds: tuple[float, float] | None = None  # where the bits themselves are a guess
 
 
@@ -28,9 +29,9 @@ METHODS = {
     "modelopt_fp8": Method(1, "linear"),
     "mxfp8": Method(1 + 1 / 32, "linear"),
     "modelopt_fp4": Method(0.5 + 1 / 16, "mlp"),
-    "modelopt_mixed": Method(0.5 + 1 / 16, "mlp"),
+    "modelopt_mixed": Method(0.5 + 1 / 16, "mlp", other=1),
     "mxfp4": Method(0.5 + 1 / 32, "experts"),
-    "w4afp8": Method(0.5 + 1 / 32, "experts"),
+    "w4afp8": Method(0.5 + 1 / 32, "experts", other=1),
     "w8a8_int8": Method(1, "linear"),
     "w8a8_fp8": Method(1, "linear"),
     "awq": Method(0.5 + 2.5 / 128, "linear"),
@@ -38,47 +39,56 @@ METHODS = {
     "bitsandbytes": Method(0.5 + 1 / 16, "linear"),
     "auto-round": Method(0.5 + 2.5 / 128, "linear"),
 }
+PLAIN = Method(2, "linear")  # float32 checkpoints are served in half precision
 UNKNOWN_METHOD = Method(1, "linear", bounds=(0.53, 2))
 
 
-def estimate_weights(found: Parts, model: ModelSpec) -> Weights:
-    """Bytes by part, with the range that the formula and the quantisation leave open."""
+def estimate_weights(found: Parts, model: ModelSpec, bits: int | None = None) -> Weights:
+    """Bytes by part, with the range that the formula and the quantisation leave open.
+
+    `bits` of a parameter are for configs that leave their quantisation out.
+    """
     params = count_parameters(found, model)
     section = quantization_config(found.top, found.text)
-    method = method_of(section, found.text)
-    plain = 2.0  # float32 checkpoints are served in half precision
-    each = method.num_bytes if method else plain
-    scope = method.scope if method else "linear"
-    attention = each if method and scope == "linear" else plain
-    total = part_bytes(params, each, scope)
-    lowest, highest = (method.bounds if method else None) or (each, each)
+    method = method_of(section, found.text) if bits is None else method_of_bits(bits)
+    kept = method or PLAIN
+    total = part_bytes(params, kept)
+    lowest, highest = kept.bounds or (kept.num_bytes, kept.num_bytes)
     narrow: Scope = "experts" if params.experts else "mlp"
-    low = part_bytes(params, lowest, "linear")
-    high = part_bytes(params, highest, narrow) if method else total
+    low = part_bytes(params, kept._replace(num_bytes=lowest, scope="linear"))
+    high = part_bytes(params, kept._replace(num_bytes=highest, scope=narrow, other=2))
+    attention = kept.num_bytes if kept.scope == "linear" else kept.other
     return Weights(
         num_params=params.total,
         total_bytes=total,
         low_bytes=int(low * (1 - FORMULA_SPREAD)),
-        high_bytes=int(high * (1 + FORMULA_SPREAD)),
-        embedding_bytes=int(params.embedding * plain),
-        head_bytes=int(params.head * plain),
+        high_bytes=int(max(total, high) * (1 + FORMULA_SPREAD)),
+        embedding_bytes=2 * params.embedding,
+        head_bytes=2 * params.head,
         attention_bytes=int(params.attention * attention),
         replicated_bytes=int(params.replicated * attention),
-        mtp_bytes=int(params.mtp * (each if scope == "linear" else plain)),
+        mtp_bytes=int(params.mtp * attention + params.mtp_experts * kept.num_bytes),
     )
 
 
-def part_bytes(params: Parameters, each: float, scope: Scope) -> int:
-    """All parts, those in scope at `each` bytes and the others at two."""
-    plain = 2.0
-    attention = each if scope == "linear" else plain
-    dense = plain if scope == "experts" and params.experts else each
+def part_bytes(params: Parameters, method: Method) -> int:
+    """All parts: ends and tower at two bytes, the others as the method keeps them."""
+    each, other = method.num_bytes, method.other
+    attention = each if method.scope == "linear" else other
+    dense = other if method.scope == "experts" and params.experts else each
     return int(
-        (params.embedding + params.head + params.tower) * plain
+        2 * (params.embedding + params.head + params.tower)
         + (params.attention + params.replicated + params.mtp) * attention
         + params.dense * dense
-        + params.experts * each
+        + (params.experts + params.mtp_experts) * each
     )
+
+
+def method_of_bits(bits: int) -> Method:
+    """What a checkpoint of a width keeps: below 8 bits the experts alone, with their scales."""
+    if bits >= 16:
+        return PLAIN
+    return Method(1, "linear") if bits >= 8 else Method(bits / 8 + 1 / 16, "experts")
 
 
 def method_of(section: Config | None, text: Config) -> Method | None:
@@ -87,7 +97,7 @@ def method_of(section: Config | None, text: Config) -> Method | None:
     if section is None or name is None:
         return None
     if text.text("expert_dtype") == "fp4":
-        return Method(0.5 + 1 / 32, "experts")
+        return Method(0.5 + 1 / 32, "experts", other=1)
     if name in ("compressed-tensors", "compressed_tensors"):
         return compressed_tensors(section)
     known = METHODS.get(name.removesuffix("_marlin"), UNKNOWN_METHOD)

@@ -1,0 +1,163 @@
+"""Presets by name or path: what a user may write for a model, a GPU, widths or speculation."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from kvplan import yamlfile
+from kvplan.errors import InputError, did_you_mean, nearest
+from kvplan.spec.gpu import GpuSpec
+from kvplan.spec.model import ModelSpec
+from kvplan.spec.parallel import ParallelSpec, parallel_arguments
+from kvplan.spec.speculative import SpeculativeSpec, speculative_arguments
+
+Kind = Literal["model", "gpu", "parallel", "speculative"]
+Spec = TypeVar("Spec")
+
+FOLDERS: dict[Kind, tuple[str, ...]] = {
+    "model": ("models", "drafts"),
+    "gpu": ("gpus",),
+    "parallel": ("parallel",),
+    "speculative": ("speculative",),
+}
+TYPES: dict[Kind, type[Any]] = {
+    "model": ModelSpec,
+    "gpu": GpuSpec,
+    "parallel": ParallelSpec,
+    "speculative": SpeculativeSpec,
+}
+YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")
+HF_IDS = re.compile(r"^(?:hf_id: (\S+)|aliases: \[(.*)\])$", re.MULTILINE)
+
+
+def load_model(name: str) -> ModelSpec:
+    """A model by preset name, own YAML, config.json (file or folder), or the HF id of a preset.
+
+    A preset wins over a folder of the same name, which `./name` still reaches.
+    """
+    path = Path(name)
+    if path.suffix in YAML_SUFFIXES or preset_file("model", name) is not None:
+        return load_preset("model", name, ModelSpec)
+    if path.suffix == ".json" or (name and is_folder(path)):
+        return load_config(path)
+    if "/" in name:
+        return load_preset("model", preset_of_hf_id(name), ModelSpec)
+    raise unknown("model", name)
+
+
+def load_gpu(name: str) -> GpuSpec:
+    """A GPU by preset name or own YAML."""
+    return load_preset("gpu", name, GpuSpec)
+
+
+def load_parallel(name: str) -> dict[str, Any]:
+    """Server arguments of a parallel preset or own YAML."""
+    return parallel_arguments(load_preset("parallel", name, ParallelSpec))
+
+
+def load_speculative(name: str) -> dict[str, Any]:
+    """Server arguments of a speculative preset or own YAML; `draft` names its draft model."""
+    return speculative_arguments(load_preset("speculative", name, SpeculativeSpec))
+
+
+def load_preset(kind: Kind, name: str, spec: type[Spec]) -> Spec:
+    """One YAML file by preset name or path, checked against its type."""
+    path = Path(name) if Path(name).suffix in YAML_SUFFIXES else preset_file(kind, name)
+    if path is None:
+        raise unknown(kind, name)
+    return yamlfile.load(path).convert(spec)
+
+
+def load_config(path: Path) -> ModelSpec:
+    """The model of a config.json, or of the folder that holds one and perhaps its weights."""
+    from kvplan.presets_import import import_model
+    from kvplan.spec.hf.read import Origin
+
+    folder = path if is_folder(path) else path.parent
+    file = folder / "config.json" if is_folder(path) else path
+    if is_folder(path) and not file.is_file():
+        raise InputError(
+            "no config.json in this folder", where=str(path), hint="name the YAML file itself"
+        )
+    stem = folder.resolve().name if file.name == "config.json" else file.stem
+    return import_model(
+        yamlfile.load_json(file), Origin(name=stem or "model", source=str(file)), folder=folder
+    )
+
+
+def names(kind: Kind) -> list[str]:
+    """Names of all shipped presets of a kind."""
+    return sorted(path.stem for path in preset_files(kind))
+
+
+def preset_files(kind: Kind) -> Iterable[Path]:
+    """Files of all shipped presets of a kind."""
+    for folder in FOLDERS[kind]:
+        yield from (presets_root() / folder).glob("*.yaml")
+
+
+def preset_file(kind: Kind, name: str) -> Path | None:
+    """File of a shipped preset, None where there is none of that name."""
+    if not PRESET_NAME.fullmatch(name.lower()) or len(name) > 100:
+        return None
+    for folder in FOLDERS[kind]:
+        file = presets_root() / folder / f"{name.lower()}.yaml"
+        if file.is_file():
+            return file
+    return None
+
+
+def find_model(hf_id: str) -> str | None:
+    """Name of the preset whose figures an HF id has, in any case; None where no preset has."""
+    wanted = hf_id.lower()
+    return next((name for known, name in hf_ids().items() if known.lower() == wanted), None)
+
+
+def preset_of_hf_id(hf_id: str) -> str:
+    """Name of the preset that an HF id stands for, refused with the nearest id."""
+    found = find_model(hf_id)
+    if found is not None:
+        return found
+    close = nearest(hf_id, hf_ids())
+    hint = f"did you mean '{close}'?" if close else "`kvplan presets list` shows the shipped ones"
+    raise InputError(
+        f"no shipped model has the HF id '{hf_id}', and no such path exists",
+        hint=f"{hint}; or download its config.json and name that file",
+    )
+
+
+def hf_ids() -> dict[str, str]:
+    """Preset name of every known HF id, read from the text of the files."""
+    known: dict[str, str] = {}
+    for path in preset_files("model"):
+        for hf_id, aliases in HF_IDS.findall(path.read_text("utf-8")):
+            for name in (hf_id, *aliases.split(", ")):
+                if name:
+                    known.setdefault(name, path.stem)
+    return known
+
+
+def unknown(kind: Kind, name: str) -> InputError:
+    """The refusal of a name that no preset has."""
+    hint = did_you_mean(name, names(kind))
+    if hint.startswith("one of") and kind == "model":
+        hint = "`kvplan presets list` shows all; a YAML file, a config.json or its folder works too"
+    return InputError(f"unknown {kind} '{name}'", hint=hint)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder; names that no file system takes are not."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def presets_root() -> Path:
+    """Folder of the shipped presets."""
+    return Path(importlib.import_module("kvplan.presets").__path__[0])
