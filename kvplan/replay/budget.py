@@ -37,13 +37,9 @@ class PrefillBudget:
         self._chunk_left = server.chunked_prefill_size
         self._input_left = server.max_prefill_tokens
 
-    @property
-    def _memory_left(self) -> float:
-        return self.store.reachable() - self._reserved_total
-
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""
-        if self._memory_left <= 0 or self.store.reachable() <= self._reserved_now:
+        if not self._has_memory():
             return Stop.NO_MEMORY
         if self._input_left <= 0 or (self._chunk_left is not None and self._chunk_left <= 0):
             return Stop.OTHER
@@ -52,9 +48,9 @@ class PrefillBudget:
     def continue_chunked(self, sequence: Sequence) -> Sequence | None:
         """The next part of a cut prompt; returns it again if there is still more."""
         assert self._chunk_left is not None
-        limit = min(self._chunk_left, int(self._memory_left))
+        limit = self._continuation_limit(self._chunk_left)
         if limit <= 0:
-            limit = self._chunk_left  # it must go on, or its slots never come back
+            return sequence  # it is parked until there is room
         remaining = sequence.seq_len - sequence.prefix_len
         taken = min(remaining, limit)
         self._admit(sequence, taken, is_middle=remaining > taken)
@@ -62,13 +58,13 @@ class PrefillBudget:
 
     def admit(self, sequence: Sequence) -> Stop | None:
         """Try a waiting request whose prefix is matched; returns why the pass ends, if it does."""
-        self.store.cache.lock(sequence.node)
+        lock = self.store.cache.lock(sequence.node)
         chosen = self._choose(sequence)
         if isinstance(chosen, Stop):
-            self.store.cache.unlock(sequence.node)
+            self.store.cache.unlock(lock)
             return chosen
         taken, is_middle = chosen
-        sequence.lock = sequence.node
+        sequence.lock = lock
         self._admit(sequence, taken, is_middle=is_middle)
         if is_middle:
             self.chunked = sequence
@@ -77,11 +73,10 @@ class PrefillBudget:
     def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
         """(tokens to compute now, whether the prompt is cut), its prefix being locked."""
         remaining = sequence.seq_len - sequence.prefix_len
-        new = expected_new(sequence.max_new, sequence.outputs)
-        if remaining + new + self.page_size >= self._memory_left:
-            return Stop.NO_MEMORY
         paged = ceil_page(remaining, self.page_size)
-        limit = self._chunk_left
+        limit = self._room(sequence, remaining)
+        if limit == 0:
+            return Stop.NO_MEMORY
         if limit is None:
             if self.parts and paged >= self._input_left:
                 return Stop.OTHER
@@ -97,11 +92,30 @@ class PrefillBudget:
         sequence.stop = sequence.prefix_len + taken
         self.parts.append(Part(sequence, sequence.prefix_len, sequence.stop, is_middle))
         paged = ceil_page(taken, self.page_size)
-        now = paged + self.page_size
-        self._reserved_now += now
-        self._reserved_total += now
-        if not is_middle:
-            self._reserved_total += min(sequence.max_new, MAX_NEW_ESTIMATE)
+        self._reserve(paged, 0 if is_middle else min(sequence.max_new, MAX_NEW_ESTIMATE))
         self._input_left -= paged
         if self._chunk_left is not None:
             self._chunk_left -= paged
+
+    @property
+    def _memory_left(self) -> float:
+        return self.store.reachable() - self._reserved_total
+
+    def _has_memory(self) -> bool:
+        return self._memory_left > 0 and self.store.reachable() > self._reserved_now
+
+    def _room(self, sequence: Sequence, remaining: int) -> int | None:
+        """Tokens that may be computed now: 0 if memory is short, None if nothing limits them."""
+        new = expected_new(sequence.max_new, sequence.outputs)
+        fits = remaining + new + self.page_size < self._memory_left
+        return self._chunk_left if fits else 0
+
+    def _continuation_limit(self, chunk: int) -> int:
+        """Tokens of the next part of a cut prompt: it must go on, or its slots never come back."""
+        limit = min(chunk, int(self._memory_left))
+        return limit if limit > 0 else chunk
+
+    def _reserve(self, paged: int, new: int) -> None:
+        """Reckon with what is admitted but not yet allocated: its pages, a page more, its answer."""
+        self._reserved_now += paged + self.page_size
+        self._reserved_total += paged + self.page_size + new

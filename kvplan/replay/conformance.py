@@ -9,10 +9,11 @@ from typing import Any
 from kvplan.replay.intake import clip_max_new
 from kvplan.replay.keys import TokenKey
 from kvplan.replay.memory import KvMemory
-from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path_slots
+from kvplan.replay.prefix_cache import Lock, PrefixCache, Slots, path
 from kvplan.replay.scheduler import Decode, Prefill, Scheduler, Step
 from kvplan.replay.sequence import Sequence
-from kvplan.replay.server import Server
+from kvplan.replay.server import Server, SlidingPool
+from kvplan.replay.sliding_store import SlidingStore, open_store
 from kvplan.replay.store import KvStore
 
 
@@ -22,7 +23,7 @@ def prefix_tree_differences(trace: dict[str, Any]) -> list[str]:
     cache = PrefixCache(
         trace["page_size"], lambda slots: released.extend(list_of(slots)), trace["policy"]
     )
-    locks: dict[int, Node] = {}
+    locks: dict[int, Lock] = {}
     differences: list[str] = []
     for index, op in enumerate(trace["ops"]):
         answer = apply_tree_op(cache, locks, released, op)
@@ -40,7 +41,7 @@ def prefix_tree_differences(trace: dict[str, Any]) -> list[str]:
 
 
 def apply_tree_op(
-    cache: PrefixCache, locks: dict[int, Node], released: list[int], op: dict[str, Any]
+    cache: PrefixCache, locks: dict[int, Lock], released: list[int], op: dict[str, Any]
 ) -> dict[str, Any]:
     """Run one recorded operation; what it answers."""
     match op["op"]:
@@ -49,9 +50,8 @@ def apply_tree_op(
         case "match":
             found = cache.match(TokenKey(op["tokens"]), len(op["tokens"]))
             if "lock" in op:
-                locks[op["lock"]] = found.node
-                cache.lock(found.node)
-            slots = [slot for run in path_slots(found.node) for slot in list_of(run)]
+                locks[op["lock"]] = cache.lock(found.node)
+            slots = [slot for node in path(found.node) for slot in list_of(node.slots)]
             return {"prefix_len": found.prefix_len, "slots": slots}
         case "unlock":
             cache.unlock(locks.pop(op["lock"]))
@@ -90,6 +90,11 @@ def server_of(settings: dict[str, Any]) -> Server:
         schedule_policy=settings["schedule_policy"],
         conservativeness=settings["schedule_conservativeness"],
         overlap=settings.get("overlap", False),
+        sliding=SlidingPool(
+            window=settings["sliding_window"], num_tokens=settings["tokens_sliding"]
+        )
+        if "sliding_window" in settings
+        else None,
     )
 
 
@@ -99,7 +104,7 @@ def schedule_differences(
     """Where the scheduling model departs from a recorded run: up to the first step that differs."""
     server = server_of(record["server"])
     memory = memory_of(server)
-    store = KvStore(server, memory)
+    store = open_store(server, memory)
     scheduler = Scheduler(server, store)
     arrivals = deque(record["requests"])
     batch: list[str] = []
@@ -166,7 +171,7 @@ def describe_step(step: Step, previous: list[str]) -> tuple[dict[str, Any], list
 
 def describe_state(scheduler: Scheduler, store: KvStore) -> dict[str, Any]:
     """Counts after a step, as recorded."""
-    return {
+    state = {
         "running": len(scheduler.running),
         "waiting": len(scheduler.waiting.requests),
         "available": store.memory.available(),
@@ -175,3 +180,11 @@ def describe_state(scheduler: Scheduler, store: KvStore) -> dict[str, Any]:
         "free_rows": store.memory.free_rows(),
         "new_token_ratio": round(scheduler.ratio.current, 9),
     }
+    if isinstance(store, SlidingStore):
+        state |= {
+            "available_full": store.memory.full_available(),
+            "available_sliding": store.memory.sliding_available(),
+            "evictable_full": store.cache.evictable,
+            "evictable_sliding": store.cache.evictable_sliding,
+        }
+    return state

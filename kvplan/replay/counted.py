@@ -7,8 +7,10 @@ from collections.abc import Sequence as List
 from contextlib import contextmanager
 
 from kvplan.errors import ReplayViolation
+from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.server import Server
 from kvplan.units import ceil_div
 
 
@@ -62,8 +64,60 @@ class CountedMemory:
 
     def _take(self, num_pages: int) -> None:
         if num_pages > self._free_pages:
-            raise ReplayViolation(
-                f"{num_pages} pages are asked for and {self._free_pages} are free",
-                hint="the engine would stop here with an out-of-memory error",
-            )
+            raise shortage(num_pages, self._free_pages)
         self._free_pages -= num_pages
+
+
+class CountedSlidingMemory(CountedMemory):
+    """Free pages of a full and a sliding pool."""
+
+    def __init__(
+        self, num_tokens: int, num_sliding_tokens: int, page_size: int, num_rows: int
+    ) -> None:
+        super().__init__(num_tokens, page_size, num_rows)
+        self._free_sliding_pages = num_sliding_tokens // page_size
+
+    def available(self) -> int:
+        return min(self.full_available(), self.sliding_available())
+
+    def full_available(self) -> int:
+        return super().available()
+
+    def sliding_available(self) -> int:
+        return self._free_sliding_pages * self.page_size
+
+    def free(self, slots: Slots) -> None:
+        self.free_full(slots)
+        self.free_sliding(slots)
+
+    def free_full(self, slots: Slots) -> None:
+        super().free(slots)
+
+    def free_sliding(self, slots: Slots) -> None:
+        self._free_sliding_pages += ceil_div(len(slots), self.page_size)
+
+    def move_sliding(self, kept: Slots, incoming: Slots) -> None:
+        pass
+
+    def _take(self, num_pages: int) -> None:
+        if num_pages > self._free_sliding_pages:
+            raise shortage(num_pages, self._free_sliding_pages)
+        super()._take(num_pages)
+        self._free_sliding_pages -= num_pages
+
+
+def shortage(num_pages: int, num_free: int) -> ReplayViolation:
+    """The engine would stop here."""
+    return ReplayViolation(
+        f"{num_pages} pages are asked for and {num_free} are free",
+        hint="the engine would stop here with an out-of-memory error",
+    )
+
+
+def count_memory(server: Server) -> KvMemory:
+    """The counts that a launch needs."""
+    if server.sliding is None:
+        return CountedMemory(server.num_tokens, server.page_size, server.num_rows)
+    return CountedSlidingMemory(
+        server.num_tokens, server.sliding.num_tokens, server.page_size, server.num_rows
+    )

@@ -1,9 +1,9 @@
-"""Which unlocked leaf of the prefix cache goes first."""
+"""Which unlocked node of the prefix cache goes first."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from kvplan.errors import InputError, did_you_mean
@@ -17,7 +17,6 @@ class Cached(Protocol):
     access_time: int
     creation_time: int
     hits: int
-    ticket: int
 
 
 Rank = tuple[int, int]  # the lowest goes first
@@ -39,38 +38,42 @@ def policy_named(name: str) -> Callable[[Cached], Rank]:
     return POLICIES[name]
 
 
-Node = TypeVar("Node", bound=Cached)
+Node = TypeVar("Node", bound=Hashable)
 
 
 class EvictionQueue(Generic[Node]):
-    """Candidates by rank. A candidate whose rank changed is put again; its older entry lapses."""
+    """Candidates by rank. One whose rank changed is put again; its older entry lapses."""
 
-    def __init__(self, policy: str) -> None:
-        self._rank = policy_named(policy)
+    def __init__(self, rank: Callable[[Node], Rank]) -> None:
+        self._rank = rank
         self._heap: list[tuple[Rank, int, Node]] = []
-        self._tickets = 0
-        self._live = 0
+        self._tickets: dict[Node, int] = {}
+        self._last_ticket = 0
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self._tickets
 
     def put(self, node: Node) -> None:
         """Add a candidate, or rank it anew."""
-        self._live += not node.ticket
-        self._tickets += 1
-        node.ticket = self._tickets
-        heapq.heappush(self._heap, (self._rank(node), node.ticket, node))
-        if len(self._heap) > 64 + 4 * self._live:
-            self._heap = [entry for entry in self._heap if entry[1] == entry[2].ticket]
+        self._last_ticket += 1
+        self._tickets[node] = self._last_ticket
+        heapq.heappush(self._heap, (self._rank(node), self._last_ticket, node))
+        if len(self._heap) > 64 + 4 * len(self._tickets):
+            self._heap = [entry for entry in self._heap if self._is_live(entry)]
             heapq.heapify(self._heap)
 
     def drop(self, node: Node) -> None:
         """The node is no candidate any more."""
-        self._live -= bool(node.ticket)
-        node.ticket = 0
+        self._tickets.pop(node, None)
 
     def pop(self) -> Node | None:
         """The candidate that goes first, or None when there is none."""
         while self._heap:
-            _, ticket, node = heapq.heappop(self._heap)
-            if ticket == node.ticket:
-                self.drop(node)
-                return node
+            entry = heapq.heappop(self._heap)
+            if self._is_live(entry):
+                self.drop(entry[2])
+                return entry[2]
         return None
+
+    def _is_live(self, entry: tuple[Rank, int, Node]) -> bool:
+        return self._tickets.get(entry[2]) == entry[1]

@@ -44,3 +44,22 @@ class KvMemory(Protocol):
 
     def free_group(self) -> AbstractContextManager[None]:
         """Frees inside take effect together at the end."""
+
+
+class SlidingMemory(KvMemory, Protocol):
+    """Memory in which each full slot has a sliding slot beside it until it leaves the window."""
+
+    def full_available(self) -> int:
+        """Tokens that the full side can still give."""
+
+    def sliding_available(self) -> int:
+        """Tokens that the sliding side can still give."""
+
+    def free_full(self, slots: Slots) -> None:
+        """Give back full slots whose sliding ones went before."""
+
+    def free_sliding(self, slots: Slots) -> None:
+        """Give back the sliding slots beside these full ones."""
+
+    def move_sliding(self, kept: Slots, incoming: Slots) -> None:
+        """Put the sliding slots of the incoming full slots beside the kept ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
-from kvplan.replay.eviction import EvictionQueue
+from kvplan.replay.eviction import EvictionQueue, policy_named
 from kvplan.replay.keys import Key, TokenKey
 from kvplan.units import floor_page
 
@@ -15,20 +15,26 @@ Slots = Any
 
 
 class Node:
-    """The positions `start .. stop` of a key, cached behind those of its parents."""
+    """The positions `start .. stop` of a key, cached behind those of its parents.
+
+    Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
+    slots beside them any more.
+    """
 
     __slots__ = (
         "access_time",
         "children",
         "creation_time",
+        "has_sliding",
         "hits",
         "key",
         "locks",
         "parent",
+        "sliding_locks",
+        "sliding_time",
         "slots",
         "start",
         "stop",
-        "ticket",
     )
 
     def __init__(self, parent: Node | None, key: Key, start: int, stop: int, slots: Slots) -> None:
@@ -42,32 +48,42 @@ class Node:
         self.hits = 0
         self.access_time = 0
         self.creation_time = 0
-        self.ticket = 0
+        self.has_sliding = False
+        self.sliding_locks = 0
+        self.sliding_time = 0
 
     def __len__(self) -> int:
         return self.stop - self.start
 
 
 class Match(NamedTuple):
-    """The longest cached prefix: its tokens and the node where it ends."""
+    """The longest cached prefix that can be used, where it ends, and how far the tree goes on."""
 
     prefix_len: int
     node: Node
+    full_len: int
 
 
 class Inserted(NamedTuple):
-    """`prefix_len` tokens were there before; of those, `duplicates` (first position, slots) came twice."""
+    """How many tokens were there before, and the node where the key ends now."""
 
     prefix_len: int
     node: Node
-    duplicates: list[tuple[int, Slots]]
+
+
+class Lock(NamedTuple):
+    """A held path down to `node`; what is released must be what was locked."""
+
+    node: Node
+    window_start: int = 0
 
 
 class PrefixCache:
     """A radix tree over whole pages.
 
-    `release` takes the slots of each evicted node. Time is a logical clock: each touched node gets
-    its own, later time. Whole leaves go at a time, so an eviction overshoots.
+    `release` takes slots that the tree gives up: of evicted nodes, and incoming ones of what was
+    there before. Time is a logical clock: each touched node gets its own, later time. Whole
+    leaves go at a time, so an eviction overshoots.
     """
 
     def __init__(
@@ -78,60 +94,58 @@ class PrefixCache:
         self.protected = 0
         self.root = Node(None, TokenKey(()), 0, 0, range(0))
         self._release = release
-        self._leaves: EvictionQueue[Node] = EvictionQueue(policy)
+        self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
         self._clock = 0
 
     def match(self, key: Key, limit: int) -> Match:
         """The longest cached prefix among the first `limit` tokens; a node it ends within is split."""
-        limit = floor_page(limit, self.page_size)
         node = self.root
-        for child in self._walk(key, limit):
+        for child in self._walk(key, floor_page(limit, self.page_size)):
+            self._touch(child)
             node = child
-        return Match(node.stop, node)
+        return Match(node.stop, node, node.stop)
 
     def insert(self, key: Key, slots: Slots, owned_from: int = 0, counted_to: int = 0) -> Inserted:
         """Cache the whole pages of a key's first `len(slots)` tokens.
 
         What is cached already keeps its slots: the incoming ones from position `owned_from` on are
-        handed back as duplicates. Nodes that end by `counted_to` get no hit: they had theirs.
+        released. Nodes that end by `counted_to` get no hit: they had theirs.
         """
         stop = floor_page(len(slots), self.page_size)
         node = self.root
-        duplicates = []
         for child in self._walk(key, stop):
+            self._touch(child)
             node = child
             first = max(owned_from, node.start)
             if first < node.stop:
-                duplicates.append((first, slots[first : node.stop]))
+                self._release(slots[first : node.stop])
             if node.stop > counted_to:
                 self._hit(node)
         prefix_len = node.stop
         if prefix_len < stop:
             node = self._add(node, key, stop, slots[prefix_len:stop])
-            self._leaves.put(node)
             if stop > counted_to:
                 self._hit(node)
-        return Inserted(prefix_len, node, duplicates)
+        return Inserted(prefix_len, node)
 
-    def lock(self, node: Node) -> None:
+    def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        while node.parent is not None:
-            if not node.locks:
-                self.evictable -= len(node)
-                self.protected += len(node)
-                self._leaves.drop(node)
-            node.locks += 1
-            node = node.parent
+        for above in upwards(node):
+            if not above.locks:
+                self.evictable -= len(above)
+                self.protected += len(above)
+                self._leaves.drop(above)
+            above.locks += 1
+        return Lock(node)
 
-    def unlock(self, node: Node) -> None:
+    def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
-        while node.parent is not None:
+        for node in upwards(lock.node):
             node.locks -= 1
             if not node.locks:
                 self.evictable += len(node)
                 self.protected -= len(node)
                 self._offer(node)
-            node = node.parent
 
     def evict(self, num_tokens: int) -> int:
         """Release whole unlocked leaves until `num_tokens` are free; returns how many went."""
@@ -143,7 +157,7 @@ class PrefixCache:
         return evicted
 
     def _walk(self, key: Key, stop: int) -> Iterator[Node]:
-        """The nodes that hold a key's prefix, each touched; the last one is split at the parting."""
+        """The nodes that hold a key's prefix, from the root; the last is split at the parting."""
         node = self.root
         while node.stop < stop:
             child = node.children.get(key.page(node.stop, self.page_size))
@@ -152,7 +166,6 @@ class PrefixCache:
             shared = floor_page(
                 key.common(child.key, child.start, min(child.stop, stop)), self.page_size
             )
-            self._touch(child)
             if shared < child.stop:
                 yield self._split(child, shared)
                 return
@@ -162,12 +175,14 @@ class PrefixCache:
     def _touch(self, node: Node) -> None:
         self._clock += 1
         node.access_time = self._clock
-        if node.ticket:
-            self._leaves.put(node)
+        self._rerank(node)
 
     def _hit(self, node: Node) -> None:
         node.hits += 1
-        if node.ticket:
+        self._rerank(node)
+
+    def _rerank(self, node: Node) -> None:
+        if node in self._leaves:
             self._leaves.put(node)
 
     def _split(self, lower: Node, position: int) -> Node:
@@ -183,6 +198,7 @@ class PrefixCache:
         lower.parent = upper
         lower.start = position
         lower.slots = lower.slots[cut:]
+        self._touch(lower)
         return upper
 
     def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
@@ -190,6 +206,7 @@ class PrefixCache:
         self._stamp(node)
         parent.children[key.page(node.start, self.page_size)] = node
         self._leaves.drop(parent)
+        self._leaves.put(node)
         self.evictable += len(node)
         return node
 
@@ -209,10 +226,13 @@ class PrefixCache:
             self._leaves.put(node)
 
 
-def path_slots(node: Node) -> list[Slots]:
-    """The slots of a whole prefix, node by node from the root."""
-    runs = []
+def upwards(node: Node) -> Iterator[Node]:
+    """A node and those above it, without the root."""
     while node.parent is not None:
-        runs.append(node.slots)
+        yield node
         node = node.parent
-    return runs[::-1]
+
+
+def path(node: Node) -> list[Node]:
+    """The nodes from below the root down to a node."""
+    return list(upwards(node))[::-1]

@@ -12,6 +12,8 @@ from kvplan.replay.retraction import retract
 from kvplan.replay.running import Running
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
+from kvplan.replay.sliding_budget import SlidingBudget
+from kvplan.replay.sliding_store import SlidingStore
 from kvplan.replay.store import KvStore
 from kvplan.replay.waiting import WaitingQueue
 
@@ -67,13 +69,10 @@ class Scheduler:
         results = self._last if self._server.overlap else batch
         if results is not None:
             self._take_in(results)
-        elif batch is None and self._is_idle():
+        elif batch is None:
             self.ratio.reset()
         self._last = batch
         return Step(batch, self._retracted, self._aborted)
-
-    def _is_idle(self) -> bool:
-        return not (self.waiting.requests or self.running.sequences or self.chunked)
 
     # what runs next
 
@@ -106,7 +105,7 @@ class Scheduler:
     def _prefill(self) -> Prefill | None:
         """A batch of new prompts and of the cut one's next part, if there is room."""
         running = self.running
-        if not running.sequences:
+        if not running.sequences or self._server.sliding is not None:
             running.full = False
         if self.chunked is None:
             if running.full or not self.waiting.requests:
@@ -115,7 +114,7 @@ class Scheduler:
                 running.full = True
                 return None
         self.waiting.arrange()
-        budget = PrefillBudget(self._server, self.store, running.expected_new(self.ratio.current))
+        budget = self._budget(running.expected_new(self.ratio.current))
         if self.chunked is not None:
             self.chunked = budget.continue_chunked(self.chunked)
         self._admit_waiting(budget)
@@ -130,6 +129,11 @@ class Scheduler:
         for sequence in admitted:
             sequence.retracted = False
         return Prefill(budget.parts, self.store.extend(budget.parts))
+
+    def _budget(self, reserved: float) -> PrefillBudget:
+        if isinstance(self.store, SlidingStore):
+            return SlidingBudget(self._server, self.store, reserved)
+        return PrefillBudget(self._server, self.store, reserved)
 
     def _admit_waiting(self, budget: PrefillBudget) -> None:
         running = self.running

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.replay.keys import Key
-from kvplan.replay.prefix_cache import Node
+from kvplan.replay.prefix_cache import Lock, Node
 
 
 class Lockstep:
@@ -26,13 +26,14 @@ class Sequence:
 
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
-    path down to `lock` it keeps. `node` is where its latest match ended.
+    path down to `lock.node` it keeps. `node` is where its latest match ended.
     """
 
     __slots__ = (
         "_committed",
         "_lockstep",
         "_outputs",
+        "branch_len",
         "counted_len",
         "end_tick",
         "finished",
@@ -42,6 +43,7 @@ class Sequence:
         "matched_len",
         "max_new",
         "node",
+        "num_parts",
         "num_retractions",
         "prefix_len",
         "prompt_len",
@@ -49,6 +51,7 @@ class Sequence:
         "retracted",
         "rid",
         "row",
+        "sliding_start",
         "stop",
         "target",
     )
@@ -66,7 +69,11 @@ class Sequence:
         self.stop = 0
         self.protected_len = 0
         self.counted_len = 0
-        self.node = self.lock = root
+        self.branch_len = 0
+        self.sliding_start = 0
+        self.num_parts = 0
+        self.node = root
+        self.lock = Lock(root)
         self.holds_row = False
         self.row = 0
         self.end_tick = -1
@@ -95,6 +102,11 @@ class Sequence:
     def in_lockstep(self) -> bool:
         """Whether it is in the running batch."""
         return self._lockstep is not None
+
+    @property
+    def decoded_before(self) -> bool:
+        """Whether a decode step was launched for it before the latest one."""
+        return self.committed > self.stop + 1
 
     @property
     def seq_len(self) -> int:
@@ -140,7 +152,9 @@ class Sequence:
         self.retracted = True
         self.num_retractions += 1
         self.prefix_len = self.protected_len = self.counted_len = self.stop = 0
-        self.node = self.lock = root
+        self.branch_len = self.sliding_start = self.num_parts = 0
+        self.node = root
+        self.lock = Lock(root)
         self._committed = 0
 
 

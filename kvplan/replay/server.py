@@ -6,6 +6,15 @@ from typing import Literal
 
 import msgspec
 
+ROW_MARGIN = 4  # positions of a row beyond the context
+
+
+class SlidingPool(msgspec.Struct, frozen=True, kw_only=True):
+    """The second pool of a model whose layers differ in reach: window and capacity in tokens."""
+
+    window: int
+    num_tokens: int
+
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Capacities and scheduler settings of one replica; sizes in tokens.
@@ -26,3 +35,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
     conservativeness: float = 1.0
     overlap: bool = True
+    sliding: SlidingPool | None = None
+
+    @property
+    def row_width(self) -> int:
+        """Positions that a line of `req_to_token` holds."""
+        return self.context_len + ROW_MARGIN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.replay.memory import KvMemory
-from kvplan.replay.prefix_cache import PrefixCache, Slots, path_slots
+from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path, upwards
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
@@ -35,6 +35,7 @@ class KvStore:
         found = self.cache.match(sequence.key, limit)
         sequence.node = found.node
         sequence.prefix_len = sequence.protected_len = found.prefix_len
+        sequence.branch_len = found.full_len if found.full_len > found.prefix_len else 0
 
     def extend(self, parts: list[Part]) -> Slots | None:
         """Allocate a prefill batch, after evicting for its worst case: a page more for each."""
@@ -43,12 +44,15 @@ class KvStore:
             wanted += len(parts) * self.page_size
         for part in parts:
             if not part.sequence.holds_row:
-                self.memory.open_row(part.sequence, path_slots(part.sequence.node))
+                self.memory.open_row(
+                    part.sequence, [node.slots for node in path(part.sequence.node)]
+                )
                 part.sequence.holds_row = True
         self.reclaim(wanted)
         out_cache_loc = self.memory.extend(parts)
         for part in parts:
             part.sequence.commit(part.stop)
+            part.sequence.num_parts += 1
         return out_cache_loc
 
     def decode(self, sequences: list[Sequence], num_new_pages: int) -> Slots | None:
@@ -60,25 +64,14 @@ class KvStore:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
         if not self.caching:
             return
-        key, start = sequence.key, sequence.protected_len
         slots = self.memory.row_slots(sequence, 0, stop)
-        inserted = self.cache.insert(key, slots, start, sequence.counted_len)
-        for _, run in inserted.duplicates:
-            self.memory.free(run)
-        cached = floor_page(stop, self.page_size)
-        sequence.counted_len = max(sequence.counted_len, cached)
+        start, cached = sequence.protected_len, floor_page(stop, self.page_size)
+        inserted = self.cache.insert(sequence.key, slots, start, sequence.counted_len)
         prompt = floor_page(sequence.prompt_len, self.page_size)
         if 0 < prompt < cached:
             # cut at the prompt's end, so that answers can go without their prompt
-            self.cache.insert(key, slots[:prompt], prompt, prompt)
-        node = inserted.node
-        while node.parent is not None and node.stop > start:
-            self.memory.write_row(sequence, node.start, node.slots)
-            node = node.parent
-        self.cache.unlock(sequence.lock)
-        sequence.lock = sequence.node = inserted.node
-        self.cache.lock(sequence.lock)
-        sequence.protected_len = cached
+            self.cache.insert(sequence.key, slots[:prompt], prompt, prompt)
+        self._hold(sequence, inserted.node)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
         """Give back all that a request holds; with `keep` the cache takes its whole pages first."""
@@ -90,6 +83,17 @@ class KvStore:
         self._free_row(sequence, ceil_page(owned, self.page_size), sequence.committed)
         self.memory.close_row(sequence)
         sequence.holds_row = False
+
+    def _hold(self, sequence: Sequence, node: Node) -> None:
+        """Move a request's lock to where its insert ended; its row follows the cache's slots."""
+        for above in upwards(node):
+            if above.stop <= sequence.protected_len:
+                break
+            self.memory.write_row(sequence, above.start, above.slots)
+        self.cache.unlock(sequence.lock)
+        sequence.lock = self.cache.lock(node)
+        sequence.protected_len = node.stop
+        sequence.counted_len = max(sequence.counted_len, node.stop)
 
     def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
         if start < stop:

@@ -12,7 +12,7 @@ from kvplan.errors import InputError
 from kvplan.replay.conformance import list_of, prefix_tree_differences
 from kvplan.replay.eviction import POLICIES
 from kvplan.replay.keys import TokenKey
-from kvplan.replay.prefix_cache import Match, PrefixCache
+from kvplan.replay.prefix_cache import Lock, PrefixCache
 from tests.replay.golden import records
 
 
@@ -71,7 +71,7 @@ OPERATIONS = st.lists(
 def test_slots_are_never_lost_nor_given_out_twice(operations, page_size, policy):
     released: list[int] = []
     inserted: list[int] = []
-    locks: list[tuple[Match, list[int]]] = []
+    locks: list[tuple[Lock, list[int]]] = []
     cache = PrefixCache(page_size, lambda slots: released.extend(list_of(slots)), policy)
     naive = Naive(page_size)
     for operation, argument in operations:
@@ -81,7 +81,7 @@ def test_slots_are_never_lost_nor_given_out_twice(operations, page_size, policy)
                 slots = list(range(len(inserted), len(inserted) + len(argument)))
                 result = cache.insert(TokenKey(argument), slots)
                 assert result.prefix_len == naive.match(argument)
-                assert sum(len(run) for _, run in result.duplicates) == result.prefix_len
+                assert released == slots[: result.prefix_len]
                 naive.prefixes.update(naive.pages(argument))
                 inserted += slots
             case "match":
@@ -90,10 +90,9 @@ def test_slots_are_never_lost_nor_given_out_twice(operations, page_size, policy)
                 )
             case "lock":
                 found = cache.match(TokenKey(argument), len(argument))
-                cache.lock(found.node)
-                locks.append((found, argument))
+                locks.append((cache.lock(found.node), argument))
             case "unlock" if locks:
-                cache.unlock(locks.pop()[0].node)
+                cache.unlock(locks.pop()[0])
             case "evict":
                 before = cache.evictable
                 evicted = cache.evict(argument)
@@ -108,5 +107,5 @@ def test_slots_are_never_lost_nor_given_out_twice(operations, page_size, policy)
                 assert len(gone) * page_size == evicted
 
         assert cache.evictable + cache.protected == len(naive.prefixes) * page_size
-        assert all(naive.match(tokens) >= found.prefix_len for found, tokens in locks)
-        assert cache.protected >= max((found.prefix_len for found, _ in locks), default=0)
+        assert all(naive.match(tokens) >= lock.node.stop for lock, tokens in locks)
+        assert cache.protected >= max((lock.node.stop for lock, _ in locks), default=0)

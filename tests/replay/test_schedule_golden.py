@@ -9,15 +9,11 @@ import torch
 
 from kvplan.pools.storage import open_storage
 from kvplan.replay.conformance import schedule_differences
-from kvplan.replay.counted import CountedMemory
+from kvplan.replay.counted import count_memory
 from kvplan.replay.memory import KvMemory
-from kvplan.replay.pools.memory import build_memory
+from kvplan.replay.pools.build import build_memory
 from kvplan.replay.server import Server
 from tests.replay.golden import records
-
-
-def counted(server: Server) -> KvMemory:
-    return CountedMemory(server.num_tokens, server.page_size, server.num_rows)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -33,21 +29,16 @@ def pooled(server: Server) -> KvMemory:
     return build_memory(server, open_storage("cpu"))
 
 
-def test_every_recorded_schedule_is_followed_by_counts(shared):
-    runs = list(records(shared / "golden" / "schedule.jsonl.gz"))
+@pytest.mark.parametrize(
+    ("file", "num_runs"), [("schedule.jsonl.gz", 200), ("schedule-sliding.jsonl.gz", 70)]
+)
+@pytest.mark.parametrize("memory_of", [count_memory, pooled])
+def test_every_recorded_schedule_is_followed(shared, file, num_runs, memory_of):
+    runs = list(records(shared / "golden" / file))
 
-    assert len(runs) == 200
+    assert len(runs) == num_runs
     assert {
-        run["seed"]: found for run in runs if (found := schedule_differences(run, counted))
-    } == {}
-
-
-def test_every_recorded_schedule_is_followed_slot_by_slot(shared):
-    runs = list(records(shared / "golden" / "schedule.jsonl.gz"))
-
-    assert len(runs) == 200
-    assert {
-        run["seed"]: found for run in runs if (found := schedule_differences(run, pooled))
+        run["seed"]: found for run in runs if (found := schedule_differences(run, memory_of))
     } == {}
 
 
@@ -62,4 +53,4 @@ def test_a_changed_step_is_a_difference(shared):
     run = copy.deepcopy(next(records(shared / "golden" / "schedule.jsonl.gz")))
     run["steps"][1]["after"]["available"] += 1
 
-    assert "step 1 after" in schedule_differences(run, counted)[0]
+    assert "step 1 after" in schedule_differences(run, count_memory)[0]

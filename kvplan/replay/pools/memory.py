@@ -10,24 +10,23 @@ from torch import Tensor
 
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.paged import PagedAllocator
-from kvplan.allocators.token import TokenAllocator
+from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.errors import ReplayViolation
 from kvplan.kernels.write_rows import write_rows, write_rows_reference
 from kvplan.pools.rows import RequestRows
-from kvplan.pools.storage import Storage
 from kvplan.replay.sequence import Part
 from kvplan.replay.sequence import Sequence as Request
-from kvplan.replay.server import Server
 
 
 class PoolMemory:
     """Slots are int64 tensors; each request's row holds the slot of every position."""
 
-    def __init__(self, allocator: PagedAllocator, rows: RequestRows) -> None:
+    def __init__(self, allocator: PagedAllocator | SlidingAllocator, rows: RequestRows) -> None:
         self.page_size = allocator.page_size
         self.allocator = allocator
         self.rows = rows
         self._device = allocator.device
+        self._write = write_rows_reference if allocator.backend is Backend.REFERENCE else write_rows
         self._decoding = DecodingRows([], allocator.device)
 
     def available(self) -> int:
@@ -67,8 +66,7 @@ class PoolMemory:
         )
         if slots is None:
             raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available())
-        write = write_rows_reference if self.allocator.backend is Backend.REFERENCE else write_rows
-        write(table, rows, prefix_lens, seq_lens, slots)
+        self._write(table, rows, prefix_lens, seq_lens, slots)
         return slots
 
     def decode(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
@@ -128,19 +126,4 @@ def shortage(num_tokens: int, available: int) -> ReplayViolation:
     return ReplayViolation(
         f"{num_tokens} tokens are asked for and {available} are free",
         hint="the engine would stop here with an out-of-memory error",
-    )
-
-
-def build_memory(
-    server: Server, storage: Storage, backend: Backend | str = Backend.REFERENCE
-) -> PoolMemory:
-    """Allocator and rows of a launch, without KV buffers."""
-    device = storage.device
-    allocator = (
-        TokenAllocator(server.num_tokens, device=device)
-        if server.page_size == 1
-        else PagedAllocator(server.num_tokens, server.page_size, device=device, backend=backend)
-    )
-    return PoolMemory(
-        allocator, RequestRows(server.num_rows, server.context_len + 4, storage=storage)
     )

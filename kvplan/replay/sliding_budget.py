@@ -1,0 +1,62 @@
+"""What a prefill pass may admit where a sliding pool has its say, too."""
+
+from __future__ import annotations
+
+from kvplan.replay.budget import PrefillBudget, expected_new
+from kvplan.replay.sequence import Sequence
+from kvplan.replay.server import Server
+from kvplan.replay.sliding_store import SlidingStore
+from kvplan.units import ceil_page, floor_page
+
+
+def sliding_demand(
+    remaining: int, new: int, *, window: int, page_size: int, chunk: int | None
+) -> int:
+    """Sliding tokens that a request may hold at once: what a chunk overhangs, and its window."""
+    computed = remaining if chunk is None else min(remaining, chunk)
+    return max(computed - window, 0) + min(remaining + new, window) + page_size
+
+
+class SlidingBudget(PrefillBudget):
+    """Both pools must have room; only what never fits the sliding one makes a chunk shorter."""
+
+    store: SlidingStore
+
+    def __init__(self, server: Server, store: SlidingStore, reserved: float) -> None:
+        super().__init__(server, store, reserved)
+        self._pool = store.pool
+        self._reserved_sliding = 0
+
+    @property
+    def _sliding_left(self) -> int:
+        return self.store.reachable_sliding() - self._reserved_sliding
+
+    def _has_memory(self) -> bool:
+        return super()._has_memory() and self._sliding_left > 0
+
+    def _room(self, sequence: Sequence, remaining: int) -> int | None:
+        limit = super()._room(sequence, remaining)
+        new = expected_new(sequence.max_new, sequence.outputs)
+        needed = self._demand(ceil_page(remaining, self.page_size), new)
+        if limit == 0 or needed < self._sliding_left:
+            return limit
+        if limit is None or needed < self._pool.num_tokens:
+            return 0
+        shorter = floor_page(self._sliding_left - self._demand(0, new), self.page_size)
+        return min(limit, max(0, shorter))
+
+    def _continuation_limit(self, chunk: int) -> int:
+        return min(chunk, int(self._memory_left), self._sliding_left - self.page_size)
+
+    def _reserve(self, paged: int, new: int) -> None:
+        super()._reserve(paged, new)
+        self._reserved_sliding += self._demand(paged, new)
+
+    def _demand(self, remaining: int, new: int) -> int:
+        return sliding_demand(
+            remaining,
+            new,
+            window=self._pool.window,
+            page_size=self.page_size,
+            chunk=self._chunk_left,
+        )

@@ -1,0 +1,122 @@
+"""Who holds which KV where layers differ in reach: full slots for all, sliding ones for a window."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kvplan.replay.memory import KvMemory, SlidingMemory
+from kvplan.replay.prefix_cache import Slots
+from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.server import Server, SlidingPool
+from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
+from kvplan.replay.store import KvStore
+from kvplan.units import ceil_page, floor_page
+
+DECODE_INTERVAL = 128  # tokens that leave the window before a decoding request gives them back
+
+
+def kept_window(window: int, page_size: int, *, shared: bool) -> int:
+    """Tokens before its end whose sliding slots a request keeps; whole pages if it can be shared."""
+    return ceil_page(max(window, page_size), page_size) if shared else window
+
+
+class SlidingStore(KvStore):
+    """Full and sliding slots of running requests and of the prefix cache.
+
+    A request owns the sliding slots from its `sliding_start` on.
+    """
+
+    memory: SlidingMemory
+    cache: SlidingPrefixCache
+
+    def __init__(self, server: Server, pool: SlidingPool, memory: SlidingMemory) -> None:
+        super().__init__(server, memory)
+        self.cache = SlidingPrefixCache(
+            server.page_size, pool.window, memory, server.eviction_policy
+        )
+        self.pool = pool
+        self._window = pool.window
+        self._kept = kept_window(pool.window, server.page_size, shared=server.prefix_cache)
+        self._chunk = server.chunked_prefill_size or 0
+        self._overlap = server.overlap
+
+    def reachable(self) -> int:
+        return self.memory.full_available() + self.cache.evictable
+
+    def reachable_sliding(self) -> int:
+        """Sliding tokens that are free or could be by evicting."""
+        return self.memory.sliding_available() + self.cache.evictable_sliding
+
+    def reclaim(self, num_tokens: int) -> bool:
+        full = num_tokens - self.memory.full_available()
+        sliding = num_tokens - self.memory.sliding_available()
+        if full > 0 or sliding > 0:
+            self.cache.evict_both(full, sliding)
+        return self.memory.available() >= num_tokens
+
+    def extend(self, parts: list[Part]) -> Slots | None:
+        if not self.caching:
+            with self.memory.free_group():
+                for part in parts:
+                    self._slide_before(part)
+        return super().extend(parts)
+
+    def decode(self, sequences: list[Sequence], num_new_pages: int) -> Slots | None:
+        with self.memory.free_group():
+            for sequence in sequences:
+                if sequence.decoded_before:
+                    self._slide(sequence, sequence.seq_len - 1, DECODE_INTERVAL)
+        return super().decode(sequences, num_new_pages)
+
+    def checkpoint(self, sequence: Sequence, stop: int) -> None:
+        """Hand over whole pages; up to where a tombstone ends, if the match met one."""
+        if not self.caching:
+            return
+        branch = sequence.branch_len
+        branches = sequence.protected_len < branch <= stop
+        end = branch if branches else stop
+        if not sequence.finished:
+            self._slide(sequence, end - 1)
+        inserted = self.cache.insert(
+            sequence.key,
+            self.memory.row_slots(sequence, 0, end),
+            sequence.protected_len,
+            sequence.counted_len,
+            sequence.sliding_start,
+        )
+        self._hold(sequence, inserted.node)
+        if branches:
+            sequence.branch_len = 0
+            if not sequence.finished:
+                self._slide(sequence, sequence.stop - 1)
+
+    def _slide(self, sequence: Sequence, position: int, interval: int = 1) -> None:
+        """Give back the sliding slots that a request at a position does not see any more."""
+        if position - self._window < sequence.sliding_start + interval:
+            return
+        start = max(sequence.sliding_start, sequence.protected_len)
+        stop = floor_page(max(start, position - self._kept), self.page_size)
+        if stop > start:
+            self.memory.free_sliding(self.memory.row_slots(sequence, start, stop))
+        sequence.sliding_start = max(start, stop)
+
+    def _slide_before(self, part: Part) -> None:
+        """Before a part of a prompt, as far as no batch in flight still reads."""
+        if not self._overlap:
+            self._slide(part.sequence, part.prefix_len)
+        elif part.sequence.num_parts >= 2:
+            self._slide(part.sequence, part.prefix_len - self._chunk)
+
+    def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
+        live = min(max(sequence.sliding_start, start), stop)
+        if start < live:
+            self.memory.free_full(self.memory.row_slots(sequence, start, live))
+        if live < stop:
+            self.memory.free(self.memory.row_slots(sequence, live, stop))
+
+
+def open_store(server: Server, memory: KvMemory) -> KvStore:
+    """The store that a launch needs over its memory."""
+    if server.sliding is None:
+        return KvStore(server, memory)
+    return SlidingStore(server, server.sliding, cast(SlidingMemory, memory))
