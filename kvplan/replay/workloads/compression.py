@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from kvplan.errors import MissingExtra, TraceError
 
 CHUNK_BYTES = 1 << 20
-# a zstd block of 4 bytes may stand for 128 KiB: small bites keep what one of them yields small
-ZSTD_BITE_BYTES = 2048
+# 4 bytes of zstd may stand for 128 KiB: small bites keep what one of them yields small
+BITE_BYTES = 2048
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -39,13 +38,10 @@ def compression_of(path: Path) -> str | None:
 
 
 def chunks(path: Path, compression: str | None) -> Iterator[bytes]:
-    """Unpacked content, at most a few MiB at a time; DamagedFile where unpacking fails."""
+    """Unpacked content, a few MiB at a time; DamagedFile where unpacking fails."""
     try:
         with path.open("rb") as file:
-            yield from UNPACK[compression](file)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        early = isinstance(error, EOFError)
-        raise DamagedFile(damage("gzip", early=early), hint="copy the file again") from None
+            yield from plain(file) if compression is None else unpacked(file, compression)
     except OSError as error:
         raise DamagedFile(f"cannot read: {reason_of(error)}") from None
 
@@ -55,29 +51,34 @@ def plain(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def gunzipped(file: BinaryIO) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=file) as unpacked:
-        while chunk := unpacked.read(CHUNK_BYTES):
-            yield chunk
-
-
-def unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """Frame after frame; a last frame without its end is an error, which stream readers hide."""
-    zstandard = load_zstandard()
-    frame: Any = None
-    while bite := file.read(ZSTD_BITE_BYTES):
+def unpacked(file: BinaryIO, compression: str) -> Iterator[bytes]:
+    """Member after member of a packed file; a last one without its end is an error."""
+    new_member, failure = UNPACKERS[compression]()
+    member: Any = None
+    while bite := file.read(BITE_BYTES):
         while bite:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            member = member or new_member()
             try:
-                chunk = frame.decompress(bite)
-            except zstandard.ZstdError:
-                raise DamagedFile(damage("zstd"), hint="copy the file again") from None
+                chunk = member.decompress(bite)
+            except failure:
+                raise damaged(f"the {compression} data is damaged") from None
             if chunk:
                 yield chunk
-            bite = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise DamagedFile(damage("zstd", early=True), hint="copy the file again")
+            bite = member.unused_data if member.eof else b""
+            member = None if member.eof else member
+    if member is not None:
+        raise damaged(f"the {compression} data ends early")
+
+
+def gzip_unpacker() -> tuple[Callable[[], Any], type[Exception]]:
+    """A maker of decompressors of one gzip member, and what they raise."""
+    return lambda: zlib.decompressobj(wbits=31), zlib.error
+
+
+def zstd_unpacker() -> tuple[Callable[[], Any], type[Exception]]:
+    """A maker of decompressors of one zstd frame, and what they raise."""
+    zstandard = load_zstandard()
+    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 
 
 def load_zstandard() -> Any:
@@ -91,12 +92,12 @@ def load_zstandard() -> Any:
     return zstandard
 
 
-def damage(kind: str, *, early: bool = False) -> str:
-    return f"the {kind} data ends early" if early else f"the {kind} data is damaged"
+def damaged(problem: str) -> DamagedFile:
+    return DamagedFile(problem, hint="copy the file again")
 
 
 def reason_of(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-UNPACK = {None: plain, "gzip": gunzipped, "zstd": unzstd}
+UNPACKERS = {"gzip": gzip_unpacker, "zstd": zstd_unpacker}

@@ -56,15 +56,15 @@ def line_batches(source: Source) -> Iterator[tuple[int, list[bytes]]]:
     Takes CRLF, a byte order mark, and a last line without an end.
     """
     number, rest = 1, b""
-    pieces = blocks(source)
     try:
-        for block in pieces:
-            lines = (rest + block).split(b"\n")
+        for block in blocks(source):
+            content = rest + block
+            lines = content.split(b"\n")
             rest = lines.pop()
             if len(rest) > MAX_LINE_BYTES:
                 raise too_long(source, number + len(lines))
             if lines:
-                yield number, ended(lines)
+                yield number, ended(lines) if b"\r\n" in content else lines
                 number += len(lines)
     except DamagedFile as error:
         raise damaged(source, number + bool(rest), error) from None
@@ -73,24 +73,28 @@ def line_batches(source: Source) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def blocks(source: Source) -> Iterator[bytes]:
-    """Chunks joined to at least BATCH_BYTES, the byte order mark removed."""
+    """Chunks joined to at least BATCH_BYTES, the byte order mark removed; damage comes last."""
     waiting: list[bytes] = []
     size, start = 0, BOM
-    for chunk in chunks(source.path, source.compression):
-        waiting.append(chunk)
-        size += len(chunk)
-        if size >= BATCH_BYTES:
-            yield b"".join(waiting).removeprefix(start)
-            waiting, size, start = [], 0, b""
+    damage: DamagedFile | None = None
+    try:
+        for chunk in chunks(source.path, source.compression):
+            waiting.append(chunk)
+            size += len(chunk)
+            if size >= BATCH_BYTES:
+                yield b"".join(waiting).removeprefix(start)
+                waiting, size, start = [], 0, b""
+    except DamagedFile as error:
+        damage = error
     if waiting:
         yield b"".join(waiting).removeprefix(start)
+    if damage is not None:
+        raise damage
 
 
 def ended(lines: list[bytes]) -> list[bytes]:
     """Lines without the carriage returns of CRLF."""
-    if lines[0].endswith(b"\r") or lines[-1].endswith(b"\r"):
-        return [line.removesuffix(b"\r") for line in lines]
-    return lines
+    return [line.removesuffix(b"\r") for line in lines]
 
 
 def numbered_lines(source: Source) -> Iterator[tuple[int, bytes]]:

@@ -103,8 +103,8 @@ def test_a_bad_row_can_be_counted_and_skipped(tmp_path, start, line, problem):
     path = tmp_path / "w"
     path.write_text(f"{start}\n{line}\n{good}\n")
 
-    rate = {"request_rate": 1.0} if '"requests"' in start else {}
-    tally = opened(path, skip_bad_rows=True, **rate).tally
+    rate = 1.0 if '"requests"' in start else None
+    tally = opened(path, skip_bad_rows=True, request_rate=rate).tally
 
     assert tally.reconciles
     assert tally.dropped.total() == 1

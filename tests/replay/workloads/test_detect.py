@@ -161,7 +161,7 @@ def test_what_is_no_workload_is_refused_with_its_place(tmp_path, content, proble
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    with pytest.raises(TraceError, match="absent.csv: no such file"):
+    with pytest.raises(TraceError, match=r"absent\.csv: no such file"):
         detect(tmp_path / "absent.csv")
     with pytest.raises(TraceError, match=r"a folder without \.json files"):
         detect(tmp_path)

@@ -14,7 +14,7 @@ from tests.replay.workloads.helpers import (
     token_ids,
 )
 
-LENGTHS = {
+LENGTHS: dict[str, list[tuple[float, int, int]]] = {
     "azure_2023.csv": [(0, 412, 38), (0.250001, 97, 120), (2.5, 1830, 7), (60, 655, 214)],
     "azure_2024.csv": [(0, 2100, 1), (0.99988, 340, 16), (2.49988, 77, 302)],
     "azure_2025.csv": [(0, 310, 90), (0.5, 2944, 41), (2.875, 1500, 12)],
