@@ -25,6 +25,8 @@ from kvplan.guard.shell_words import read_commands
 from kvplan.yamlfile import load, read_text
 
 MAX_BYTES = 1 << 20
+MAX_SCRIPT = 128 << 10
+MAX_SERVERS = 1000
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ def read_launches(path: Path) -> list[Launch]:
     """All launches of a shell script, Dockerfile, compose file, manifest or server config."""
     text = read_text(path, MAX_BYTES)
     kind = file_kind(path, text)
+    if kind != "yaml" and len(text) > MAX_SCRIPT:
+        raise InputError(f"larger than {MAX_SCRIPT >> 10} KiB", where=str(path))
     if kind == "shell":
         servers = script_servers(text, str(path), Shell())
     elif kind == "dockerfile":
@@ -83,6 +87,8 @@ def read_launches(path: Path) -> list[Launch]:
             servers = [Server(path.name, config.where(), config_words(config), False)]
         else:
             servers = container_servers(container_commands(documents))
+    if len(servers) > MAX_SERVERS:
+        raise InputError(f"more than {MAX_SERVERS} servers are launched", where=str(path))
     return [launch(server, path.parent) for server in servers]
 
 

@@ -21,7 +21,8 @@ from kvplan.guard.server_flags import (
 )
 from kvplan.guard.shell_values import Word
 
-MAX_REMARKS = 100
+MAX_REMARKS = 50
+MAX_WORDS = 2000
 MULTIPLES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 BINARY_MULTIPLES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 COUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(Ki|Mi|Gi|Ti|k|M|G|T)")
@@ -57,6 +58,8 @@ class ServerArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_arguments(words: Sequence[Word]) -> ServerArguments:
     """Read the words behind `launch_server`; a value that the engine would refuse is refused."""
+    if len(words) > MAX_WORDS:
+        raise InputError(f"more than {MAX_WORDS} words", where=words[0].place)
     reader = ArgumentReader(words)
     reader.read()
     by_role: dict[str, dict[str, Any]] = {"sizes": {}, "replays": {}, "memory": {}, "none": {}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -113,11 +114,23 @@ def find(spelling: str) -> Found | Older | None:
 
 def suggestion(spelling: str) -> str | None:
     """What an unknown spelling may have been meant for."""
-    if len(spelling) > 80:
+    if not 2 < len(spelling) <= 80:
         return None
-    known = spellings()
-    matches = sorted(flag for flag in known if flag.startswith(spelling))
-    if matches and len(spelling) > 2:
+    matches = sorted(flag for flag in spellings() if flag.startswith(spelling))
+    if matches:
         return f"it could be any of: {', '.join(matches[:6])}"
-    close = nearest(spelling, [*SHORT_FORMS, *known, *older()])
+    pairs = letter_pairs(spelling)
+    similar = heapq.nlargest(12, pairs_of_flags().items(), key=lambda item: len(pairs & item[1]))
+    close = nearest(spelling, [flag for flag, _ in similar])
     return f"did you mean '{close}'?" if close else None
+
+
+@functools.cache
+def pairs_of_flags() -> dict[str, frozenset[str]]:
+    """Neighbouring letters of every flag, to find similar ones quickly."""
+    return {flag: letter_pairs(flag) for flag in [*SHORT_FORMS, *spellings(), *older()]}
+
+
+def letter_pairs(text: str) -> frozenset[str]:
+    """The pairs of neighbouring letters in a text."""
+    return frozenset(text[at : at + 2] for at in range(len(text) - 1))

@@ -32,11 +32,9 @@ class Server(NamedTuple):
 
 def script_servers(text: str, where: str, shell: Shell) -> list[Server]:
     """Servers that the commands of a script launch."""
-    return [
-        server
-        for command in read_commands(text, where, shell)
-        for server in servers_in(command, {name: v[0] for name, v in shell.variables.items() if v})
-    ]
+    commands = read_commands(text, where, shell)
+    variables = {name: values[0] for name, values in shell.variables.items() if values}
+    return [server for command in commands for server in servers_in(command, variables)]
 
 
 def container_servers(commands: list[ContainerCommand]) -> list[Server]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kvplan.errors import InputError
 
-MAX_NESTING = 20
+MAX_NESTING = 8
 MAX_EXPANDED = 4 << 20
 UNKNOWN, NOTE = 0xF0000, 0x100000  # private code points: an unknown part, a remark
 
@@ -58,17 +58,19 @@ class Shell:
         if not any(ord(letter) >= UNKNOWN for letter in text):
             return Word(text, place)
         remarks = list(self.notes)
-        plain, unknown, notes = "", [], []
+        plain: list[str] = []
+        unknown: list[str] = []
+        notes: list[str] = []
         for letter in text:
             code = ord(letter)
             if NOTE <= code < NOTE + len(remarks):
                 notes.append(remarks[code - NOTE])
             elif UNKNOWN <= code < UNKNOWN + len(self.unknown):
                 unknown.append(self.unknown[code - UNKNOWN])
-                plain += unknown[-1]
+                plain.append(unknown[-1])
             else:
-                plain += letter
-        return Word(plain, place, tuple(unknown), tuple(notes))
+                plain.append(letter)
+        return Word("".join(plain), place, tuple(unknown), tuple(notes))
 
 
 class WordReader:

@@ -9,6 +9,7 @@ import pytest
 
 from kvplan.errors import InputError
 from kvplan.guard.launch import parse_launch, read_launch, read_launches
+from tests.guard.samples import COMPOSE, CONFIG, DOCKERFILES, MANIFEST, SCRIPT
 
 BASE = "python3 -m sglang.launch_server --model-path m "
 
@@ -155,28 +156,6 @@ def test_a_launch_is_found_whatever_wraps_it(command):
     assert (launch.model_path, launch.args) == ("m", {"tp_size": 2})
 
 
-SCRIPT = r"""
-    #!/bin/bash
-    # serves the model
-    MODEL="meta-llama/Llama-3.1-8B"
-    TP=8            # gpus
-    ARGS=(
-      --page-size 64  # pages
-      --kv-cache-dtype "fp8_e4m3"
-    )
-    ARGS+=(--enable-metrics)
-    MORE="--max-running-requests 256 --disable-radix-cache"
-    if [ -n "$LONG" ]; then CTX=131072; fi
-    export NOTHING=
-
-    python3 -m sglang.launch_server \
-      --model-path "$MODEL" --tp ${TP} "${ARGS[@]}" $MORE $NOTHING \
-      --context-length $CTX \
-      --mem-fraction-static "$(cat fraction)" --host '$HOME' --port `next_port` \
-      "$@" &> server.log
-    """
-
-
 def test_a_shell_script_with_variables_arrays_and_comments(write):
     path = write("run.sh", SCRIPT)
 
@@ -265,61 +244,11 @@ def test_a_script_without_a_launch_or_model_is_refused(write, text, problem):
         read_launch(write("run.sh", text))
 
 
-DOCKERFILES = {
-    "exec form": r"""
-        FROM lmsysorg/sglang:v0.5.23
-        ENTRYPOINT ["python3", "-m", "sglang.launch_server"]
-        # the arguments
-        CMD ["--model-path", "m", \
-             "--tp", "2"]
-        """,
-    "shell form": r"""
-        FROM base
-        ARG TP=2
-        ENV MODEL=m OTHER="a b"
-        RUN <<EOF
-        CMD ["not", "this"]
-        EOF
-        CMD python3 -m sglang.launch_server \
-        # a comment inside
-            --model-path $MODEL --tp ${TP}
-        """,
-    "stages": """
-        FROM base AS server
-        ENV MODEL m
-        CMD sglang serve wrong
-        FROM --platform=linux/amd64 server
-        ENTRYPOINT ["/bin/sh", "-c", "exec sglang serve $MODEL --tp 2"]
-        """,
-}
-
-
 @pytest.mark.parametrize("text", DOCKERFILES.values(), ids=DOCKERFILES.keys())
 def test_a_dockerfile(write, text):
     launch = read_launch(write("Dockerfile", text))
 
     assert (launch.model_path, launch.args) == ("m", {"tp_size": 2})
-
-
-COMPOSE = """
-    x-common: &common
-      image: lmsysorg/sglang:latest
-      environment:
-        - FRACTION=0.8
-    services:
-      small:
-        <<: *common
-        entrypoint: python3 -m sglang.launch_server
-        command: >
-          --model-path m
-          --tp ${TP:-2}
-          --context-length ${CONTEXT}
-      script:
-        <<: *common
-        command: ["bash", "-c", "sglang serve m --tp 4 --mem-fraction-static $$FRACTION"]
-      router:
-        command: python -m sglang_router.launch_router
-    """
 
 
 def test_a_compose_file(write):
@@ -329,47 +258,6 @@ def test_a_compose_file(write):
     assert small.unresolved == {"context_length": "${CONTEXT}"}
     assert "'$TP' is not set here: taken as '2'" in [each.text for each in small.warnings]
     assert (script.name, script.args) == ("script", {"tp_size": 4, "mem_fraction_static": 0.8})
-
-
-MANIFEST = """
-    apiVersion: v1
-    kind: Service
-    metadata: {name: front}
-    ---
-    apiVersion: apps/v1
-    kind: Deployment
-    metadata:
-      name: llama
-    spec:
-      template:
-        spec:
-          containers:
-            - name: server
-              command: [python3, -m, sglang.launch_server]
-              args:
-                - --model-path
-                - $(MODEL)
-                - --tp
-                - 8
-                - --port=$(PORT)
-                - --page-size
-                - "64"
-              env:
-                - {name: MODEL, value: org/model}
-                - {name: PORT, valueFrom: {fieldRef: {fieldPath: x}}}
-            - name: flags
-              image: org/sglang
-              args: ["--model-path", "m", "--tp", "2"]
-            - name: shell
-              command: ["/bin/sh", "-c"]
-              args:
-                - |
-                  python3 -m sglang.launch_server \\
-                    --model-path $MODEL \\
-                    --tp 4
-              env:
-                - {name: MODEL, value: other}
-    """
 
 
 def test_kubernetes_manifests(write):
@@ -392,17 +280,6 @@ def test_a_template_that_is_no_yaml_yet_says_so(write):
         read_launches(path)
 
     assert caught.value.hint == "render the template first"
-
-
-CONFIG = """
-    model-path: m
-    tensor-parallel-size: 2
-    mem_fraction_static: 0.8
-    disable-radix-cache: true
-    enable-metrics: false
-    cuda-graph-bs-decode: [1, 2]
-    json-model-override-args: {a: 1}
-    """
 
 
 def test_a_server_config_by_itself_and_behind_a_command_line(write):
