@@ -15,6 +15,8 @@ from kvplan.errors import KvplanError
 # command -> (module beside this one, one line of help); imported only when it runs
 COMMANDS: dict[str, tuple[str, str]] = {
     "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
+    "presets": ("presets", "Shipped presets: list, show, import a config.json, validate files."),
+    "selftest": ("selftest", "Compare kvplan with recorded answers of the engine."),
 }
 
 
