@@ -73,20 +73,34 @@ def load_preset(kind: Kind, name: str, spec: type[Spec]) -> Spec:
     return yamlfile.load(path).convert(spec)
 
 
-def load_config(path: Path) -> ModelSpec:
+def load_config(
+    path: Path,
+    *,
+    name: str | None = None,
+    hf_id: str | None = None,
+    source: str | None = None,
+    num_params: int | None = None,
+    total_bytes: int | None = None,
+    weight_bits: int | None = None,
+) -> ModelSpec:
     """The model of a config.json, or of the folder that holds one and perhaps its weights."""
     from kvplan.presets_import import import_model
     from kvplan.spec.hf.read import Origin
 
     folder = path if is_folder(path) else path.parent
-    file = folder / "config.json" if is_folder(path) else path
+    file = path / "config.json" if is_folder(path) else path
     if is_folder(path) and not file.is_file():
         raise InputError(
             "no config.json in this folder", where=str(path), hint="name the YAML file itself"
         )
     stem = folder.resolve().name if file.name == "config.json" else file.stem
     return import_model(
-        yamlfile.load_json(file), Origin(name=stem or "model", source=str(file)), folder=folder
+        yamlfile.load_json(file),
+        Origin(name=name or stem or "model", hf_id=hf_id, source=source or str(file)),
+        num_params=num_params,
+        total_bytes=total_bytes,
+        weight_bits=weight_bits,
+        folder=folder,
     )
 
 
