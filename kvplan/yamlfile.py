@@ -13,6 +13,7 @@ from kvplan.errors import InputError
 from kvplan.scalars import Scalar, ScalarTrap, read_scalar
 
 MAX_BYTES = 8 << 20
+MAX_JSON_BYTES = 64 << 20  # the safetensors index of a large model has about 10 MB
 MAX_DEPTH = 60
 UNWANTED = re.compile("[\t\x85\u2028\u2029]")
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
@@ -27,7 +28,7 @@ def load_json(path: Path) -> Document:
     """Read one JSON file, such as a config.json; NaN and Infinity are floats there."""
     from kvplan.jsonfile import parse_json
 
-    return parse_json(read_text(path), str(path))
+    return parse_json(read_text(path, MAX_JSON_BYTES), str(path))
 
 
 def parse(text: str, where: str) -> Document:

@@ -48,7 +48,7 @@ PATTERNS: tuple[LinePattern, ...] = (
     line(
         "Load weight end",
         r"Load weight end",
-        r"type=(?P<model_class>\w+)",
+        r"(?<!d)type=(?P<model_class>\w+)",
         r"dtype=(?P<weights_dtype>[\w.]+)",
         f"avail mem={gib('avail_after_load_gib')}",
         f"mem usage={gib('weights_gib')}",
@@ -126,7 +126,7 @@ PATTERNS: tuple[LinePattern, ...] = (
     line("graph begin", f"avail mem={gib('avail_before_graph_gib')}"),
     line(
         " end.",
-        r"Capture (?P<graph>[\w -]{0,60}?) ?(?:(?:CUDA|cuda|NPU|npu|CPU|cpu|XPU|xpu|device) )?graph end",
+        r"Capture (?P<graph>[\w -]{0,60}?) graph end",
         f"mem usage={gib('graph_gib')}",
         f"avail mem={gib('avail_after_graph_gib')}",
     ),

@@ -52,8 +52,8 @@ def test_ranks_and_the_draft_are_told_apart():
     assert (log.value("k_gib"), log.value("k_gib", draft=True)) == (3.46, 1.08)
     assert log.value("avail_after_pool_gib", draft=True) == 6.23
     assert [(each.value, each.line) for each in log.all("graph")] == [
-        ("target verify", 13),
-        ("draft", 14),
+        ("target verify CUDA", 13),
+        ("draft cuda", 14),
     ]
     assert [each.value for each in log.all("graph_gib")] == [0.58, 0.22]
     assert log.value("max_running_requests") == 48
@@ -95,6 +95,29 @@ def test_equal_sliding_pools_follow_the_order_of_the_versions_without_labels():
     log = parse_log(text, "server.log")
 
     assert (log.value("swa_v_gib"), log.value("full_v_gib")) == (27.84, 3.21)
+
+
+@pytest.mark.parametrize(
+    ("line", "figures"),
+    [
+        ("Load weight end. quant=fp8, fmt=e4m3, avail mem=12.25 GB, mem usage=125.65 GB.", {"avail_after_load_gib": 12.25, "weights_gib": 125.65}),
+        ("Load weight end. dtype=torch.bfloat16, avail mem=-3.05 GB", {"weights_dtype": "torch.bfloat16", "avail_after_load_gib": -3.05}),
+        ("KV Cache is allocated. K size: 27.13 GB, V size: 27.13 GB.", {"k_gib": 27.13, "v_gib": 27.13}),
+        ("KV Cache is allocated. dtype: torch.uint8, #tokens: 64, KV size: 54.52 GB", {"kv_dtype": "torch.uint8", "num_tokens": 64, "kv_gib": 54.52}),
+        ("Capture cuda graph end. Time elapsed: 5.97 s", {"graph": "cuda"}),
+        ("Capture npu graph end. Time elapsed: 5.97 s. mem usage=0.73 GB. avail mem=0.81 GB.", {"graph": "npu", "graph_gib": 0.73, "avail_after_graph_gib": 0.81}),
+        ("Memory baseline taken. mem usage=0.19 GB", {"baseline_used_gib": 0.19}),
+        ("Use sliding window memory pool (all SWA). swa_layer_tokens=77", {"swa_layer_tokens": 77}),
+        ("Allocating 16.00 GB host memory for hierarchical KV cache.", {"host_gb": 16.0}),
+        ("Allocating 2.50 GB host memory for hierarchical Mamba cache (12 state slots, layout=page_first).", {"host_state_gb": 2.5, "host_state_slots": 12}),
+        ("Sync fixed-size HiCache host token capacity from 128 to 64.", {"synced_host_tokens": 64}),
+        ("Reserving 0.10 GB of the KV budget for post-sizing multimodal allocations", {"multimodal_reserve_gib": 0.1}),
+    ],
+)  # fmt: skip
+def test_each_wording_gives_its_figures(line, figures):
+    log = parse_log(line, "server.log")
+
+    assert {each.name: each.value for each in log.figures} == figures
 
 
 def test_compressed_pools_of_two_wordings():
