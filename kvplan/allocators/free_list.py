@@ -33,11 +33,15 @@ class FreeList:
 
     def take(self, num_ids: int) -> Tensor:
         """The first ids of the list, (num_ids,); valid until the next ids come back."""
-        assert num_ids <= self._count, "callers look at the length first"
-        taken = self._slice(self._head, num_ids)
+        taken = self.peek(num_ids)
         self._head = self._wrap(self._head + num_ids)
         self._count -= num_ids
         return taken
+
+    def peek(self, num_ids: int) -> Tensor:
+        """What `take` would return."""
+        assert num_ids <= self._count, "callers look at the length first"
+        return self._slice(self._head, num_ids)
 
     def put_front(self, ids: Tensor) -> None:
         """Give ids back before the head: they go out next, in this order."""

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from kvplan.allocators.backend import Backend, unmapped_pages
-from kvplan.allocators.base import Allocator, SlidingEvictable, check_segment_start
 from kvplan.allocators.demand import (
     Demand,
     check_token_count,
@@ -25,10 +24,11 @@ from kvplan.allocators.mapping import (
 )
 from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.token import TokenAllocator
+from kvplan.allocators.two_sided import TwoSidedAllocator
 from kvplan.units import ceil_div
 
 
-class SlidingAllocator(Allocator):
+class SlidingAllocator(TwoSidedAllocator):
     """Hands out full slots and maps each to a sliding slot; both sides or neither.
 
     `full_to_swa` is int64 (size_full + page_size + 1,): 0 is unmapped, and the last entry is -1,
@@ -89,11 +89,9 @@ class SlidingAllocator(Allocator):
         return min(self.full_available_size(), self.swa_available_size())
 
     def full_available_size(self) -> int:
-        """Tokens that the full side can still hand out."""
         return self.full.available_size()
 
     def swa_available_size(self) -> int:
-        """Tokens that the sliding side can still hand out."""
         return self.swa.available_size()
 
     def merge_and_sort_free(self) -> None:
@@ -176,60 +174,11 @@ class SlidingAllocator(Allocator):
         )
 
     def free(self, index: Tensor) -> None:
-        """Give back both sides; a page whose sliding part went before gives back the full one."""
-        if not index.numel():
-            return
-        self.full.refuse_free(index)
-        pages = self.full.distinct_pages(index)
-        if self.checks and self.page_size == 1:
-            refuse_unmapped(pages, self.full_to_swa, 1, hint="use free_full")
-        self._free_swa_pages(pages, in_order=self.page_size == 1)
-        self.full.free(index)
-
-    def free_segment(self, index: Tensor, *, start_pos: int) -> None:
-        check_segment_start(start_pos, self.page_size)
-        self.free_page_ids(self.full.segment_pages(index))
-
-    def free_page_ids(self, page_ids: Tensor) -> None:
-        """Give back both sides of full pages that all have a sliding part."""
-        if not page_ids.numel():
-            return
-        self.full.refuse_pages(page_ids)
-        if self.checks:
-            refuse_unmapped(page_ids, self.full_to_swa, self.page_size, hint="use free_full")
-        self._free_swa_pages(page_ids, in_order=True)
-        self.full.free_page_ids(page_ids)
-
-    def free_swa(self, index: Tensor) -> None:
-        """Give back the sliding part of the pages of slots that left the window."""
-        if not index.numel():
-            return
-        self.full.refuse_free(index)
-        pages = self.full.distinct_pages(index)
-        if self.checks:
-            refuse_unmapped(pages, self.full_to_swa, self.page_size, hint="it goes back once")
-        self._free_swa_pages(pages, in_order=self.page_size == 1)
-
-    def free_swa_segment(self, index: Tensor, *, start_pos: int) -> None:
-        """`free_swa` of positions `start_pos ..` of one row."""
-        check_segment_start(start_pos, self.page_size)
-        pages = self.full.segment_pages(index)
-        self.full.refuse_pages(pages)
-        if self.checks:
-            refuse_unmapped(pages, self.full_to_swa, self.page_size, hint="it goes back once")
-        self._free_swa_pages(pages, in_order=True)
-
-    def free_full(self, index: Tensor) -> None:
-        self.full.refuse_free(index)
-        if self.checks:
-            refuse_mapped(index, self.full_to_swa)
-        self.full.free(index)
-
-    def free_full_segment(self, index: Tensor, *, start_pos: int) -> None:
-        check_segment_start(start_pos, self.page_size)
-        if self.checks:
-            refuse_mapped(index, self.full_to_swa)
-        self.full.free_segment(index, start_pos=start_pos)
+        # without pages every slot has its peer, or else the padding slot would be freed
+        if self.page_size == 1 and index.numel():
+            self.full.refuse_free(index)
+            self.refuse_without_swa(index, hint="use free_full")
+        super().free(index)
 
     def free_group_begin(self) -> None:
         refuse_nested(self.swa_group)
@@ -244,12 +193,25 @@ class SlidingAllocator(Allocator):
             self.swa.free_page_ids(pages.sort().values)
         self.full.free_group_end()
 
-    def evict_to_free_tokens(self, cache: SlidingEvictable | None, num_tokens: int) -> bool:  # type: ignore[override]  # a cache over two pools evicts per side
-        shortfall = max(0, num_tokens - self.full_available_size())
-        swa_shortfall = max(0, num_tokens - self.swa_available_size())
-        if cache is not None and (shortfall or swa_shortfall):
-            cache.evict(shortfall, swa_shortfall)
-        return self.available_size() >= num_tokens
+    def release_swa(self, pages: Tensor, *, in_order: bool) -> None:
+        swa_pages = unmapped_pages(self.backend, pages, self.full_to_swa, self.page_size)
+        in_order = in_order or self.page_size == 1
+        if not in_order:
+            swa_pages = swa_pages[swa_pages > 0].sort().values
+        if self.swa_group is None:
+            self.swa.free_page_ids(swa_pages)
+        elif in_order:
+            self.swa_group.add_pages(swa_pages)
+        else:
+            self.swa_group.add_slots(swa_pages)
+
+    def refuse_without_swa(self, pages: Tensor, *, hint: str) -> None:
+        if self.checks:
+            refuse_unmapped(pages, self.full_to_swa, self.page_size, hint=hint)
+
+    def refuse_with_swa(self, index: Tensor) -> None:
+        if self.checks:
+            refuse_mapped(index, self.full_to_swa)
 
     def verify_accounting(self) -> list[str]:
         found = [f"full side: {text}" for text in self.full.verify_accounting()]
@@ -280,18 +242,6 @@ class SlidingAllocator(Allocator):
         ):
             return False
         return self.full.has_room_to_extend(demand) and self.swa.has_room_to_extend(swa_demand)
-
-    def _free_swa_pages(self, pages: Tensor, *, in_order: bool) -> None:
-        """Unmap full pages and give their sliding ones back, in this order or sorted."""
-        swa_pages = unmapped_pages(self.backend, pages, self.full_to_swa, self.page_size)
-        if not in_order:
-            swa_pages = swa_pages[swa_pages > 0].sort().values
-        if self.swa_group is None:
-            self.swa.free_page_ids(swa_pages)
-        elif in_order:
-            self.swa_group.add_pages(swa_pages)
-        else:
-            self.swa_group.add_slots(swa_pages)
 
     def _num_leaving(self) -> int:
         group = self.swa_group

@@ -49,12 +49,7 @@ class StateSlotAllocator:
             raise PoolError(f"cannot allocate {need_size} state slots", hint="ask for 0 or more")
         if need_size == 1 and self.group:
             return self.group.pop(0)
-        if need_size > len(self.free_list):
-            return None
-        slots = self.free_list.take(need_size).clone()
-        if self.ledger is not None:
-            self.ledger.mark(slots, OWNED)
-        return slots
+        return self.take(need_size)
 
     def alloc_group_begin(self, num_requests: int) -> None:
         """Take one slot a request of a batch at once; where they aren't there, none."""
@@ -76,8 +71,22 @@ class StateSlotAllocator:
             return
         if self.ledger is not None:
             self.ledger.refuse_pages(index)
-            self.ledger.mark(index, FREE)
-        self.free_list.put_back(index)
+        self.put_back(index)
+
+    def take(self, num_slots: int) -> Tensor | None:
+        """The first free slots, or None when fewer are free."""
+        if num_slots > len(self.free_list):
+            return None
+        slots = self.free_list.take(num_slots).clone()
+        if self.ledger is not None:
+            self.ledger.mark(slots, OWNED)
+        return slots
+
+    def put_back(self, slots: Tensor) -> None:
+        """Put slots behind the free list."""
+        if self.ledger is not None:
+            self.ledger.mark(slots, FREE)
+        self.free_list.put_back(slots)
 
     def free_slots(self) -> Tensor:
         """Every free slot in the order they go out."""
