@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+@cache
+def load_command(name: str) -> Any:
+    """A command's parser, from the module that holds it."""
+    module = importlib.import_module(f"kvplan.commands.{COMMANDS[name][0]}")
+    command = typer.main.get_command(module.app)
+    command.name = name
+    return command
+
+
 class LazyGroup(TyperGroup):
     """A command's module is imported when the command is called, not to list it."""
 
@@ -27,12 +37,7 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"kvplan.commands.{COMMANDS[cmd_name][0]}")
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        return command
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -83,10 +88,16 @@ def print_refusal(error: KvplanError) -> None:
         print(f"  hint: {error.hint}", file=sys.stderr)
 
 
+@cache
+def command_tree() -> Any:
+    """The parser of the whole command line."""
+    return typer.main.get_command(app)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code (0 yes, 1 the answer is no, 2 bad input)."""
     try:
-        app(args=None if argv is None else list(argv), prog_name="kvplan")
+        command_tree()(args=None if argv is None else list(argv), prog_name="kvplan")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0
