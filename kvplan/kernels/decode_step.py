@@ -30,10 +30,13 @@ def decode_step_reference(
     A padded request takes no page, changes no row, and gets the padding slot 0.
     """
     real = rows > 0
-    real_rows, positions = rows[real], seq_lens[real] - 1
-    last_loc = req_to_token[real_rows, (positions - 1).clamp_(min=0)].long()
-    slots = alloc_decode_reference(positions + 1, last_loc, free_pages, page_size)
-    req_to_token[real_rows, positions] = slots.to(req_to_token.dtype)
+    real_lens = seq_lens[real]
+    entries = rows[real] * req_to_token.shape[1] + real_lens - 1  # counted row after row
+    last_loc = req_to_token.take(
+        entries - 1
+    ).long()  # of the row before for a first token: not used
+    slots = alloc_decode_reference(real_lens, last_loc, free_pages, page_size)
+    req_to_token.put_(entries, slots.to(req_to_token.dtype))
     return torch.zeros_like(rows).masked_scatter_(real, slots)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -19,11 +18,15 @@ def unmap_pages_reference(
     full_to_swa: Tensor,  # (num_slots,) int64, 0 where unmapped, changed in place
     page_size: int,
 ) -> Tensor:  # (num_pages,) int64
-    """Sliding page of each full page, 0 where no slot of it was mapped; its entries become 0."""
-    slots = full_pages[:, None] * page_size + torch.arange(page_size, device=full_pages.device)
-    swa_slots = full_to_swa[slots]
-    full_to_swa[slots] = 0
-    return swa_slots.amax(1) // page_size
+    """Sliding page of each full page, 0 where it has none; the page's entries become 0.
+
+    Both sides page in step, so a page's first slot speaks for all of it.
+    """
+    num_pages = len(full_to_swa) // page_size
+    by_page = full_to_swa[: num_pages * page_size].view(num_pages, page_size)
+    swa_pages = by_page[:, 0].index_select(0, full_pages) // page_size
+    by_page.index_fill_(0, full_pages, 0)
+    return swa_pages
 
 
 def unmap_pages(
@@ -68,8 +71,10 @@ def unmap_pages_kernel(
     present = item < num_pages
     page = tl.load(full_pages_ptr + item, mask=present, other=0)
     offset = tl.arange(0, OFFSETS)
+    offset = tl.arange(0, OFFSETS)
     entry = full_to_swa_ptr + page[:, None] * page_size + offset[None, :]
     in_page = present[:, None] & (offset < page_size)[None, :]
-    swa_slot = tl.load(entry, mask=in_page, other=0)
+    # one layout for both: the thread that clears a page's first entry has read it before
+    swa_slot = tl.load(entry, mask=in_page & (offset == 0)[None, :], other=0)
     tl.store(entry, tl.zeros_like(swa_slot), mask=in_page)
     tl.store(swa_pages_ptr + item, tl.max(swa_slot, axis=1) // page_size, mask=present)

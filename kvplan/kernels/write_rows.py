@@ -21,11 +21,11 @@ def write_rows_reference(
     """Set req_to_token[row, prefix_len:seq_len] of each request to its slots."""
     lens = seq_lens - prefix_lens
     starts = torch.cumsum(lens, 0) - lens
+    first_entries = rows * req_to_token.shape[1] + prefix_lens  # counted row after row
     num_tokens = len(out_cache_loc)
-    token_rows = torch.repeat_interleave(rows, lens, output_size=num_tokens)
-    shift = torch.repeat_interleave(prefix_lens - starts, lens, output_size=num_tokens)
-    positions = shift + torch.arange(num_tokens, device=shift.device)
-    req_to_token[token_rows, positions] = out_cache_loc.to(req_to_token.dtype)
+    shift = torch.repeat_interleave(first_entries - starts, lens, output_size=num_tokens)
+    entries = shift + torch.arange(num_tokens, device=shift.device)
+    req_to_token.put_(entries, out_cache_loc.to(req_to_token.dtype))
 
 
 def write_rows(

@@ -56,10 +56,7 @@ def write_slots(
 def unmap(full_pages: Sequence[int], full_to_swa: list[int], page_size: int) -> list[int]:
     swa_pages = []
     for page in full_pages:
-        released = 0
+        swa_pages.append(full_to_swa[page * page_size] // page_size)
         for slot in range(page * page_size, (page + 1) * page_size):
-            if full_to_swa[slot]:
-                released = full_to_swa[slot] // page_size
             full_to_swa[slot] = 0
-        swa_pages.append(released)
     return swa_pages
