@@ -70,19 +70,20 @@ def alloc_decode_kernel(
 ):
     span_start = tl.program_id(0).to(tl.int64) * span
     span_end = tl.minimum(span_start + span, batch)
-    pages_before = tl.full((), 0, tl.int64)
-    for first in range(0, span_end, REQUESTS):
+    opened = tl.full((REQUESTS,), 0, tl.int64)
+    for first in range(0, span_start, REQUESTS):
+        seq_len = tl.load(seq_lens_ptr + first + tl.arange(0, REQUESTS))
+        opened += (seq_len % page_size == 1 % page_size).to(tl.int64)
+    pages_before = tl.sum(opened)
+    for first in range(span_start, span_end, REQUESTS):
         request = first + tl.arange(0, REQUESTS)
         present = request < batch
         seq_len = tl.load(seq_lens_ptr + request, mask=present, other=0)
         opens_page = present & (seq_len % page_size == 1 % page_size)
         num_new_pages = opens_page.to(tl.int64)
-        if first >= span_start:
-            rank = pages_before + tl.cumsum(num_new_pages) - num_new_pages
-            page = tl.load(
-                free_pages_ptr + rank, mask=opens_page & (rank < num_free_pages), other=0
-            )
-            last_loc = tl.load(last_loc_ptr + request, mask=present, other=0)
-            slot = tl.where(opens_page, page * page_size, last_loc + 1)
-            tl.store(out_cache_loc_ptr + request, slot, mask=present)
+        rank = pages_before + tl.cumsum(num_new_pages) - num_new_pages
+        page = tl.load(free_pages_ptr + rank, mask=opens_page & (rank < num_free_pages), other=0)
+        last_loc = tl.load(last_loc_ptr + request, mask=present, other=0)
+        slot = tl.where(opens_page, page * page_size, last_loc + 1)
+        tl.store(out_cache_loc_ptr + request, slot, mask=present)
         pages_before += tl.sum(num_new_pages)

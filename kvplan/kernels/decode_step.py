@@ -96,8 +96,13 @@ def decode_step_kernel(
 ):
     span_start = tl.program_id(0).to(tl.int64) * span
     span_end = tl.minimum(span_start + span, batch)
-    pages_before = tl.full((), 0, tl.int64)
-    for first in range(0, span_end, REQUESTS):
+    opened = tl.full((REQUESTS,), 0, tl.int64)
+    for first in range(0, span_start, REQUESTS):
+        real = tl.load(rows_ptr + first + tl.arange(0, REQUESTS)) > 0
+        seq_len = tl.load(seq_lens_ptr + first + tl.arange(0, REQUESTS))
+        opened += (real & (seq_len % page_size == 1 % page_size)).to(tl.int64)
+    pages_before = tl.sum(opened)
+    for first in range(span_start, span_end, REQUESTS):
         request = first + tl.arange(0, REQUESTS)
         present = request < batch
         row = tl.load(rows_ptr + request, mask=present, other=0)
@@ -105,14 +110,11 @@ def decode_step_kernel(
         seq_len = tl.load(seq_lens_ptr + request, mask=real, other=0)
         opens_page = real & (seq_len % page_size == 1 % page_size)
         num_new_pages = opens_page.to(tl.int64)
-        if first >= span_start:
-            rank = pages_before + tl.cumsum(num_new_pages) - num_new_pages
-            page = tl.load(
-                free_pages_ptr + rank, mask=opens_page & (rank < num_free_pages), other=0
-            )
-            entry = req_to_token_ptr + row * row_stride + (seq_len - 1) * token_stride
-            last_loc = tl.load(entry - token_stride, mask=real & ~opens_page, other=-1)
-            slot = tl.where(opens_page, page * page_size, last_loc.to(tl.int64) + 1)
-            tl.store(entry, slot.to(tl.int32), mask=real)
-            tl.store(out_cache_loc_ptr + request, slot, mask=present)
+        rank = pages_before + tl.cumsum(num_new_pages) - num_new_pages
+        page = tl.load(free_pages_ptr + rank, mask=opens_page & (rank < num_free_pages), other=0)
+        entry = req_to_token_ptr + row * row_stride + (seq_len - 1) * token_stride
+        last_loc = tl.load(entry - token_stride, mask=real & ~opens_page, other=-1)
+        slot = tl.where(opens_page, page * page_size, last_loc.to(tl.int64) + 1)
+        tl.store(entry, slot.to(tl.int32), mask=real)
+        tl.store(out_cache_loc_ptr + request, slot, mask=present)
         pages_before += tl.sum(num_new_pages)
