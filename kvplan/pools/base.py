@@ -74,8 +74,12 @@ class KvPool(ABC):
             ) from None
 
     @abstractmethod
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        """Every tensor by the sub-pool that it belongs to, views marked."""
+
     def tensors(self) -> list[PoolTensor]:
         """Every tensor of the pool, views marked."""
+        return [entry for part in self.parts().values() for entry in part]
 
     @abstractmethod
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:

@@ -127,9 +127,9 @@ class CompressedPool(RoutedPool):
             raise PoolError(f"layer {layer_id} of ratio {pool.ratio} has no index keys")
         pool.index_keys.write(layer_id, pool.slots_of(loc.loc), keys, scales)
 
-    def tensors(self) -> list[PoolTensor]:
-        compressed = [entry for pool in self.by_ratio.values() for entry in pool.tensors()]
-        return self.window.tensors() + compressed
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        ratios = {f"c{ratio}": pool.tensors() for ratio, pool in self.by_ratio.items()}
+        return {"sliding": self.window.tensors()} | ratios
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         """What travels with full pages: the compressed side; the window pages apart."""

@@ -83,8 +83,8 @@ class DsaPool(RoutedPool):
         self.index(layer_id)
         return self.latent
 
-    def tensors(self) -> list[PoolTensor]:
-        return self.latent.tensors() + self.index_keys.tensors()
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        return {"kv": self.latent.tensors() + self.index_keys.tensors()}
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         keys = self.index_keys.layer_buffers(layer_id, self._index_pages)

@@ -30,7 +30,9 @@ def quantize_block16(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def dequantize_block16(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """The bfloat16 values of packed codes (tokens, heads, dim // 2) and their scale bytes."""
     values = decode(unpack(packed))
-    factors = torch.exp2(scales.float() - BIAS).view(len(values), values.shape[1], values.shape[2] // BLOCK, 1)
+    factors = torch.exp2(scales.float() - BIAS).view(
+        len(values), values.shape[1], values.shape[2] // BLOCK, 1
+    )
     return (blocked(values) * factors).reshape(values.shape).to(torch.bfloat16)
 
 

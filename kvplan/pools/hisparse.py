@@ -66,9 +66,9 @@ class HisparsePool(RoutedPool):
         """Host buffers for the whole logical space: host page = logical page."""
         return HostTier(self.device_pool, size=self.size + self.page_size)
 
-    def tensors(self) -> list[PoolTensor]:
+    def parts(self) -> dict[str, list[PoolTensor]]:
         keys = [] if self.index_keys is None else self.index_keys.tensors()
-        return self.device_pool.tensors() + keys
+        return {"kv": self.device_pool.tensors() + keys}
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         raise PoolError(

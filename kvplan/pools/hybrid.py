@@ -36,7 +36,7 @@ class HybridLinearPool(RoutedPool):
         self.no_host_form = full.no_host_form
 
     def part(self, layer_id: int) -> KvPool:
-        if layer_id in self.state.layer_ids:
+        if layer_id in self.state.layer_ids and layer_id not in self.full.layer_ids:
             raise PoolError(
                 f"layer {layer_id} is linear: it keeps state per request, not KV per token",
                 hint="use layer_state",
@@ -48,8 +48,8 @@ class HybridLinearPool(RoutedPool):
         """The recurrent state of a linear layer."""
         return self.state.layer_state(layer_id)
 
-    def tensors(self) -> list[PoolTensor]:
-        return self.full.tensors() + self.state.tensors()
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        return self.full.parts() | {"state": self.state.tensors()}
 
     def copy_pages(self, source: torch.Tensor, target: torch.Tensor) -> None:
         self.full.copy_pages(source, target)

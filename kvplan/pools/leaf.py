@@ -10,9 +10,11 @@ import torch
 
 from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool, LayerBuffer, PoolTensor, raw
+from kvplan.pools.fp4 import decode, encode
 from kvplan.pools.storage import Storage
 from kvplan.pools.write_loc import KVWriteLoc, check_slots
 
+FP4 = torch.float4_e2m1fn_x2
 # index_put has no fp8 kernels: such caches are stored as bytes and viewed when read
 STORED_AS_BYTES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -67,13 +69,13 @@ class LeafPool(KvPool):
         self._shared.append(PoolTensor(name, self.layer_ids, tensor, is_view=False))
         return tensor
 
-    def tensors(self) -> list[PoolTensor]:
+    def parts(self) -> dict[str, list[PoolTensor]]:
         layered = [
             PoolTensor(family.name, (layer_id,), tensor, is_view=False)
             for family in self._families
             for layer_id, tensor in zip(self.layer_ids, family.tensors, strict=True)
         ]
-        return layered + self._shared
+        return {"kv": layered + self._shared}
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         index = self.index(layer_id)
@@ -125,15 +127,14 @@ def store_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def converted(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Values in the cache's dtype; packed FP4 has no conversion and must come packed."""
-    if values.dtype == dtype:
-        return values
-    if torch.float4_e2m1fn_x2 in (dtype, values.dtype):
+    """Values in the cache's dtype; FP4 without a recipe keeps one unscaled code a byte."""
+    if dtype != FP4:
+        return values.to(dtype)
+    if values.dtype == FP4:
         raise PoolError(
-            f"{values.dtype} values cannot be stored as {dtype}",
-            hint="pack them first and view the bytes as float4_e2m1fn_x2",
+            "the write door takes values, not packed FP4", hint="hand over floats of any dtype"
         )
-    return values.to(dtype)
+    return encode(values.float()).view(FP4)
 
 
 def put(buffer: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> None:
@@ -142,8 +143,10 @@ def put(buffer: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> None
 
 
 def take(buffer: torch.Tensor, slots: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """buffer[slots], seen in dtype."""
+    """buffer[slots], seen in dtype; FP4 codes as their values."""
     taken = raw(buffer)[slots]
+    if dtype == FP4:
+        return decode(taken).to(torch.bfloat16)
     return taken if taken.dtype == dtype else taken.view(dtype)
 
 

@@ -15,14 +15,15 @@ from kvplan.pools.storage import Storage
 from kvplan.units import ceil_div
 
 TILE = 64  # values that share one power-of-two scale
+SCALE_BYTES = 8  # scales of a token: one a tile, the rest padding
 ALIGN_BYTES = 576  # what a page's bytes are padded to a multiple of
 
 
 class PackedLatentPool(LeafPool):
     """uint8 (pages, page_bytes) a layer; the door takes k (tokens, 1, nope + rope) alone.
 
-    A token takes nope fp8 values, rope in bf16 and a scale byte per 64 values, one byte of padding
-    after them: 448 + 128 + 8. `padding_tokens` are reserved on top of the size.
+    A token takes nope fp8 values, rope in bf16 and 8 bytes of scales, one per 64 values:
+    448 + 128 + 8. `padding_tokens` are reserved on top of the size.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class PackedLatentPool(LeafPool):
         rope_dim: int,
         storage: Storage,
     ) -> None:
-        if nope_dim % TILE:
-            raise PoolError(f"packed latents need a width that {TILE} divides, it is {nope_dim}")
+        if nope_dim % TILE or nope_dim // TILE > SCALE_BYTES:
+            raise PoolError(
+                f"packed latents are 1 to {SCALE_BYTES} tiles of {TILE} values wide, not {nope_dim}"
+            )
         super().__init__(
             size=size,
             page_size=page_size,
@@ -50,7 +53,7 @@ class PackedLatentPool(LeafPool):
         self.layout = PackedLayout(
             page_tokens=page_size,
             data_bytes=nope_dim + rope_dim * torch.bfloat16.itemsize,
-            scale_bytes=nope_dim // TILE + 1,
+            scale_bytes=SCALE_BYTES,
             align_bytes=ALIGN_BYTES,
         )
         self._pages = self.add(
@@ -75,7 +78,9 @@ class PackedLatentPool(LeafPool):
         nope, rope = k[:, 0, : self.nope_dim], k[:, 0, self.nope_dim :]
         values, scales = quantize_power_of_two(nope, TILE)
         data = torch.cat((as_bytes(values), as_bytes(rope.to(torch.bfloat16))), dim=-1)
-        padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, 1))
+        padded = torch.nn.functional.pad(
+            scales.view(torch.uint8), (0, SCALE_BYTES - scales.shape[-1])
+        )
         self.layout.write(self._pages[index], slots, data, padded)
 
     def read(self, layer_id: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

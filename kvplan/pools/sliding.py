@@ -49,8 +49,8 @@ class SwaPool(RoutedPool):
         """Sliding slots of full slots: 0 where the window has left them, -1 for -1."""
         return self._window.translate(slots)
 
-    def tensors(self) -> list[PoolTensor]:
-        return self.full.tensors() + self.sliding.tensors()
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        return {"full": self.full.tensors(), "sliding": self.sliding.tensors()}
 
     def set_kv_buffer(
         self, layer_id: int, loc: KVWriteLoc, k: torch.Tensor, v: torch.Tensor | None = None

@@ -6,26 +6,20 @@ import torch
 
 from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool, LayerBuffer, PoolTensor, spans
-from kvplan.pools.mha import KOnlyPool, MhaPool
+from kvplan.pools.mha import KOnlyPool
 from kvplan.pools.routed import RoutedPool
 from kvplan.pools.write_loc import KVWriteLoc
 
 
 class SparsePool(RoutedPool):
-    """`mains` hold K and V (one pool, or dense layers apart from sparse ones); each sparse layer has
-    an index: K and V in index_kv, or K alone in index_k."""
+    """`mains` hold K and V (one pool, or dense layers apart from sparse ones).
 
-    def __init__(
-        self,
-        *,
-        mains: tuple[KvPool, ...],
-        index_kv: MhaPool | None = None,
-        index_k: KOnlyPool | None = None,
-    ) -> None:
+    Each sparse layer has its index in one of `indexes`: K and V, or K alone.
+    """
+
+    def __init__(self, *, mains: tuple[KvPool, ...], indexes: tuple[KOnlyPool, ...] = ()) -> None:
         self.mains = mains
-        self.indexes: tuple[KOnlyPool, ...] = tuple(
-            pool for pool in (index_kv, index_k) if pool is not None
-        )
+        self.indexes = indexes
         parts = (*mains, *self.indexes)
         super().__init__(
             size=max(pool.size for pool in parts),
@@ -61,14 +55,14 @@ class SparsePool(RoutedPool):
         """A sparse layer's index at some slots."""
         return self.index_part(layer_id).read(layer_id, slots)
 
-    def tensors(self) -> list[PoolTensor]:
+    def parts(self) -> dict[str, list[PoolTensor]]:
         mains = [entry for pool in self.mains for entry in pool.tensors()]
         indexes = [
             entry._replace(name=f"index_{entry.name}")
             for pool in self.indexes
             for entry in pool.tensors()
         ]
-        return mains + indexes
+        return {"kv": mains, "index": indexes}
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         indexes = [

@@ -49,8 +49,8 @@ class StripedPool(RoutedPool):
         self.index(layer_id)
         return self.local
 
-    def tensors(self) -> list[PoolTensor]:
-        return self.local.tensors()
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        return self.local.parts()
 
     def local_slots(self, slots: torch.Tensor) -> torch.Tensor:
         """This rank's slots of logical ones; 0 for those of other ranks."""

@@ -97,6 +97,7 @@ KINDS: dict[str, Builder] = {
     "mha-float16": mha(torch.float16),
     "mha-fp8-e4m3": mha(torch.float8_e4m3fn),
     "mha-fp8-e5m2": mha(torch.float8_e5m2),
+    "mha-fp4-without-recipe": mha(torch.float4_e2m1fn_x2),
     "k-only": lambda storage: KOnlyPool(
         size=SIZE,
         page_size=16,

@@ -42,8 +42,7 @@ def k_only(storage: Storage, layer_ids: tuple[int, ...], size: int = 64) -> KOnl
 def pool(anywhere) -> SparsePool:
     return SparsePool(
         mains=(mha(anywhere, (0, 1, 2, 3)),),
-        index_kv=mha(anywhere, (1,), heads=1),
-        index_k=k_only(anywhere, (2, 3)),
+        indexes=(mha(anywhere, (1,), heads=1), k_only(anywhere, (2, 3))),
     )
 
 
@@ -84,7 +83,7 @@ def test_sparse_layers_may_be_on_the_device_in_part(anywhere):
             mha(anywhere, (0,), size=128),
             HisparsePool(mha(anywhere, (1, 2)), host_to_device_ratio=2),
         ),
-        index_k=k_only(anywhere, (1, 2), size=128),
+        indexes=(k_only(anywhere, (1, 2), size=128),),
     )
 
     assert pool.size == 128

@@ -161,23 +161,21 @@ def test_fp8_is_stored_as_bytes_and_read_through_a_view(storage):
     assert pool.get_key(7).dtype == torch.float8_e4m3fn
 
 
-def test_raw_fp4_takes_packed_values_alone(storage):
+def test_fp4_without_a_recipe_keeps_a_code_a_byte(storage):
     pool = mha(torch.float4_e2m1fn_x2)(storage)
-    k = torch.randint(0, 256, (3, 2, 32), dtype=torch.uint8)
-    v = torch.randint(0, 256, (3, 2, 16), dtype=torch.uint8)
-    slots = torch.tensor([16, 17, 18])
+    k = torch.tensor([0.0, 0.5, -6.0, 2.6]).repeat(1, 2, 8)
+    slots = torch.tensor([16])
 
-    pool.set_kv_buffer(
-        7, KVWriteLoc(slots), k.view(torch.float4_e2m1fn_x2), v.view(torch.float4_e2m1fn_x2)
-    )
+    pool.set_kv_buffer(7, KVWriteLoc(slots), k, k[..., :16])
 
-    read_k, read_v = pool.read(7, slots)
-    assert torch.equal(read_k.view(torch.uint8), k)
-    assert read_v is not None
-    assert torch.equal(read_v.view(torch.uint8), v)
-    with pytest.raises(PoolError, match="cannot be stored as") as refusal:
-        pool.set_kv_buffer(7, KVWriteLoc(slots), k.float(), v.float())
-    assert "pack them first" in str(refusal.value.hint)
+    assert pool.get_key(7).view(torch.uint8)[16, 0, :4].tolist() == [0, 1, 15, 5]
+    assert pool.read(7, slots)[0][0, 1, :4].tolist() == [0.0, 0.5, -6.0, 3.0]
+    with pytest.raises(PoolError, match="takes values, not packed FP4"):
+        pool.set_kv_buffer(
+            7,
+            KVWriteLoc(slots),
+            *[each.to(torch.uint8).view(pool.dtype) for each in (k, k[..., :16])],
+        )
 
 
 def test_a_latent_pool_reads_its_value_from_the_first_columns(storage):

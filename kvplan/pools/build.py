@@ -1,0 +1,100 @@
+"""The pools of a plan as torch tensors: on meta for the layout, on a device for real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kvplan.errors import InputError
+from kvplan.pools.base import KvPool, PoolTensor
+from kvplan.pools.build_draft import draft_pools
+from kvplan.pools.build_kv import kv_pool
+from kvplan.pools.build_state import state_pool
+from kvplan.pools.hybrid import HybridLinearPool
+from kvplan.pools.recurrent import StatePool
+from kvplan.pools.room import check_room
+from kvplan.pools.rows import RequestRows
+from kvplan.pools.scale import scale_down
+from kvplan.pools.storage import Storage, open_storage
+from kvplan.pools.striped import ContextStripedPool
+from kvplan.sizing.plan import Plan, StagePlan
+
+META = Storage(torch.device("meta"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Every pool of one pipeline stage on one rank."""
+
+    plan: Plan  # what was built: scaled down where that was asked for
+    stage: StagePlan
+    rows: RequestRows
+    kv: KvPool
+    state: StatePool | None
+    drafts: tuple[KvPool, ...]
+
+    def parts(self) -> dict[str, list[PoolTensor]]:
+        """Every tensor by its pool: rows, state, kv or full and sliding, ..., draft KV."""
+        drafts = [entry for pool in self.drafts for entry in pool.tensors()]
+        parts = {"rows": self.rows.tensors()} | self.kv.parts()
+        return parts | {"draft KV": drafts} if drafts else parts
+
+    def tensors(self) -> list[PoolTensor]:
+        """Every tensor, views marked."""
+        return [entry for part in self.parts().values() for entry in part]
+
+    def bytes(self) -> int:
+        """Bytes of all tensors, views not counted."""
+        return sum(entry.tensor.nbytes for entry in self.tensors() if not entry.is_view)
+
+
+def build(
+    plan: Plan,
+    device: str | torch.device = "meta",
+    *,
+    pp_rank: int = 0,
+    dcp_rank: int = 0,
+    kv_scale: bool = False,
+    custom_pool: bool = False,
+    releasable: bool = False,
+) -> Pools:
+    """All pools of a stage on `meta`, `cpu`, `cuda` or `auto`.
+
+    kv_scale builds one layer of a kind with one head of dimension 8, slots and rows at full size.
+    Nothing is made before all of it is known to fit: DeviceError names both figures.
+    """
+    storage = open_storage(device, custom_pool=custom_pool, releasable=releasable)
+    if not 0 <= pp_rank < len(plan.stages):
+        raise InputError(
+            f"there is no pipeline stage {pp_rank}",
+            hint=f"the plan has stages 0 to {len(plan.stages) - 1}",
+        )
+    built = scale_down(plan) if kv_scale else plan
+    check_room(storage.device, build_on(built, pp_rank, dcp_rank, META).bytes())
+    return build_on(built, pp_rank, dcp_rank, storage)
+
+
+def build_on(plan: Plan, pp_rank: int, dcp_rank: int, storage: Storage) -> Pools:
+    """The pools of one rank on a storage."""
+    stage = plan.stages[pp_rank]
+    state = state_pool(plan, stage, storage)
+    kv = kv_pool(stage, storage)
+    ranks = plan.resolved.widths.attn_dcp
+    if ranks > 1:
+        kv = ContextStripedPool(kv, rank=dcp_rank, num_ranks=ranks)
+    if state is not None:
+        kv = HybridLinearPool(kv, state)
+    return Pools(
+        plan=plan,
+        stage=stage,
+        rows=RequestRows(
+            plan.max_running_requests,
+            plan.reserves.row_width,
+            pre_alloc_rows=plan.resolved.decode_extra_slots,
+            storage=storage,
+        ),
+        kv=kv,
+        state=state,
+        drafts=tuple(draft_pools(plan, stage, storage)),
+    )

@@ -1,0 +1,61 @@
+"""The draft's KV pools of a planned stage: its own layers over the target's token space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kvplan.pools.base import KvPool
+from kvplan.pools.build_compressed import latents
+from kvplan.pools.build_kv import index_key_pool, mha_pool, mla_pool
+from kvplan.pools.dsa import DsaPool
+from kvplan.pools.mla import MlaPool
+from kvplan.pools.storage import Storage
+from kvplan.sizing.compressed import DRAFT_LAYERS
+from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
+from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.shapes import kv_heads_per_rank
+from kvplan.spec.model import Mla, ModelSpec
+
+
+def draft_pools(plan: Plan, planned: StagePlan, storage: Storage) -> Iterator[KvPool]:
+    """Draft layers as long as the full pool, then those as long as the sliding one.
+
+    Under decode context parallelism the draft keeps the tokens of all ranks.
+    """
+    stage, pool, resolved = planned.stage, planned.pool, plan.resolved
+    drafts = stage.draft_layers
+    if drafts is None or resolved.speculation.algorithm not in EAGLE_LIKE | BLOCK_DRAFTS:
+        return
+    page, dcp = resolved.page_size, resolved.widths.attn_dcp
+    if pool.compressed is not None and stage.model.compressed is not None:
+        tokens = pool.compressed.sliding_tokens
+        yield latents(stage.model.compressed, tokens, page, page, range(DRAFT_LAYERS), storage)
+        return
+    model = plan.draft or plan.model
+    sliding_tokens = pool.sliding.sliding_tokens if pool.sliding else 0
+    full_layers = range(drafts.total - drafts.sliding)
+    sides = ((full_layers, pool.tokens, False), (range(drafts.sliding), sliding_tokens, True))
+    for layer_ids, tokens, slides in sides:
+        if layer_ids and tokens:
+            size = (tokens + page) * dcp - page
+            yield draft_pool(planned, model, layer_ids, size, slides, storage)
+
+
+def draft_pool(
+    planned: StagePlan,
+    model: ModelSpec,
+    layer_ids: Sequence[int],
+    tokens: int,
+    slides: bool,
+    storage: Storage,
+) -> KvPool:
+    """K and V, or latents with index keys in every layer."""
+    resolved = planned.stage.resolved
+    attention = model.sliding if slides and model.sliding is not None else model.attention
+    if isinstance(attention, Mla):
+        latent = mla_pool(MlaPool, resolved, attention, tokens, layer_ids, storage)
+        if model.indexer is None:
+            return latent
+        return DsaPool(latent, index_key_pool(model.indexer, latent, 1, layer_ids))
+    heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
+    return mha_pool(resolved, attention, heads, tokens, layer_ids, storage)
