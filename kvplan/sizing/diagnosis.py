@@ -10,6 +10,12 @@ import msgspec
 from kvplan.sizing.plan import NoStart, Plan, plan_launch
 
 FRACTION_MILLIS = 999  # mem_fraction_static is searched in thousandths
+# what a higher ratio has more room for, and how far it is searched
+GROWS_WITH = {
+    "mamba_full_memory_ratio": frozenset({"state", "requests"}),
+    "swa_full_tokens_ratio": frozenset({"sliding pool"}),
+}
+HIGHEST_PERCENT = {"mamba_full_memory_ratio": 2000, "swa_full_tokens_ratio": 100}
 
 
 class Cure(NamedTuple):
@@ -90,18 +96,22 @@ def plan_with(refused: NoStart, field: str, value: Any) -> Plan | None:
 
 
 def ratio_cure(refused: NoStart, flag: str, field: str) -> Cure | None:
-    """Ratios cut both ways: the nearest hundredth on either side that starts."""
+    """The nearest hundredth that starts, on the side that gives the short pool more."""
     if not applies(refused, field):
         return None
     current = round(getattr(refused.resolved, field) * 100)
-    for distance in range(1, 100):
-        for action, percent in (("lower", current - distance), ("raise", current + distance)):
-            if percent < 1 or (field == "swa_full_tokens_ratio" and percent > 100):
-                continue
-            plan = plan_with(refused, field, percent / 100)
-            if plan is not None:
-                return Cure(flag, action, f"{percent / 100:g}", plan.tokens)
-    return None
+    sign = 1 if refused.shortage.what in GROWS_WITH[field] else -1
+    reach = (HIGHEST_PERCENT[field] - current) if sign > 0 else current - 1
+
+    def plan_at(distance: int) -> Plan | None:
+        return plan_with(refused, field, (current + sign * distance) / 100)
+
+    distance = smallest(1, reach, lambda at: plan_at(at) is not None)
+    plan = None if distance is None else plan_at(distance)
+    if plan is None or distance is None:
+        return None
+    value = f"{(current + sign * distance) / 100:g}"
+    return Cure(flag, "raise" if sign > 0 else "lower", value, plan.tokens)
 
 
 def applies(refused: NoStart, field: str) -> bool:

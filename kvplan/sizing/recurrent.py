@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from kvplan.sizing.resolved import Resolved
@@ -50,12 +51,17 @@ def stage_slot_bytes(stage: Stage) -> int:
     total, count = per_layer * len(linear.layers), len(linear.layers)
     if widths.pp == 1 or not count:
         return total
-    spans = (
-        stage_range(stage.model.num_layers, rank, widths.pp, widths.pp_partition)
-        for rank in range(widths.pp)
-    )
-    largest = max(sum(layer in span for layer in linear.layers) for span in spans)
-    return int(total * (largest / count))
+    most = most_linear_layers(linear.layers, stage.model.num_layers, widths.pp, widths.pp_partition)
+    return int(total * (most / count))
+
+
+@lru_cache(maxsize=256)
+def most_linear_layers(
+    layers: tuple[int, ...], num_layers: int, pp_size: int, partition: tuple[int, ...] | None
+) -> int:
+    """Linear layers of the pipeline stage that has most of them."""
+    spans = (stage_range(num_layers, rank, pp_size, partition) for rank in range(pp_size))
+    return max(sum(layer in span for layer in layers) for span in spans)
 
 
 def running_requests(resolved: Resolved) -> int:

@@ -47,6 +47,11 @@ def stage_range(
     num_layers: int, pp_rank: int, pp_size: int, partition: Sequence[int] | None = None
 ) -> range:
     """Layer ids of one pipeline stage; the last stages take one more when it does not divide."""
+    if pp_size > num_layers:
+        raise CombinationError(
+            f"{pp_size} pipeline stages for {num_layers} layers leave some without any",
+            hint=f"lower --pp-size to at most {num_layers}",
+        )
     if partition is None:
         base, rest = divmod(num_layers, pp_size)
         partition = [base] * (pp_size - rest) + [base + 1] * rest
