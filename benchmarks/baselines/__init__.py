@@ -1,0 +1,1 @@
+"""Straightforward forms of the same operations, to measure kvplan's against."""
