@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import torch
 from baselines import per_request, plain_torch
@@ -210,38 +210,47 @@ def machine(device: str) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument(
-        "--markdown", action="store_true", help="rewrite the table of docs/kernels.md"
-    )
-    options = parser.parse_args()
-    found = "cuda" if torch.cuda.is_available() else "cpu"
-    device = found if options.device == "auto" else options.device
-    if device == "cuda" and found == "cpu":
-        raise SystemExit("no CUDA device")
-    torch.set_num_threads(1)
+HEADER = (
+    f"{'operation':<12}{'page':>5}{'batch':>7}{'tokens':>8}{'kvplan µs':>12}{'baseline µs':>14}"
+    f"{'ratio':>9}{'tokens/µs':>11}"
+)
 
-    titles = (
-        f"{'operation':<12}{'page':>5}{'batch':>7}{'tokens':>8}{'kvplan µs':>12}{'baseline µs':>14}"
-    )
-    print(f"{titles}{'ratio':>9}{'tokens/µs':>11}", file=sys.stderr)
+
+def measure_all(device: str, out: TextIO) -> list[Row]:
+    """Every operation, page size and batch, each line printed when it is known."""
+    device_titles = f"{'device µs':>14}{'baseline':>14}" if device == "cuda" else ""
+    print(HEADER + device_titles, file=out)
     rows = []
     for page_size in PAGE_SIZES:
         for batch in BATCHES:
-            rows += measure(device, page_size, batch)
-            print(*map(line, rows[-len(FORMS[device]) :]), sep="\n", file=sys.stderr)
+            found = measure(device, page_size, batch)
+            print(*map(line, found), sep="\n", file=out, flush=True)
+            rows += found
+    print("compiles:", compile_counts(), file=out)
+    return rows
+
+
+def choose_device(asked: str) -> str:
+    found = "cuda" if torch.cuda.is_available() else "cpu"
+    if asked == "cuda" and found == "cpu":
+        raise SystemExit("no CUDA device")
+    return found if asked == "auto" else asked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--json", action="store_true", help="print JSON, the table as progress")
+    parser.add_argument("--markdown", action="store_true", help="rewrite docs/kernels.md's table")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    device = choose_device(options.device)
+    rows = measure_all(device, sys.stderr if options.json else sys.stdout)
     if options.markdown:
         write_table(markdown(rows, device), device)
     if options.json:
-        report = {
-            "machine": machine(device),
-            "rows": [row._asdict() for row in rows],
-            "compiles": compile_counts(),
-        }
-        print(json.dumps(report, indent=2, sort_keys=True))
+        found = {"machine": machine(device), "rows": [row._asdict() for row in rows]}
+        print(json.dumps({**found, "compiles": compile_counts()}, indent=2, sort_keys=True))
 
 
 if __name__ == "__main__":
