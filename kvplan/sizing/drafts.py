@@ -28,7 +28,6 @@ class DraftForm(NamedTuple):
 ONE_LAYER = DraftForm(layers=1)
 DRAFT_FORMS: dict[str, DraftForm] = {
     "DeepseekV4ForCausalLM": DraftForm(layers=1, sliding=0),
-    "Dots3NoteForCausalLM": DraftForm(layers=1, sliding=1),
     "ExaoneMoEForCausalLM": ONE_LAYER,
     "ExaoneMoeForCausalLM": ONE_LAYER,
     "Glm5NextForConditionalGeneration": ONE_LAYER,

@@ -25,8 +25,8 @@ def check_model(model: ModelSpec) -> None:
         raise ValueError("'indexer' needs attention of kind mla")
     if model.sparse is not None and latent:
         raise ValueError("'sparse' needs attention of kind mha")
-    if model.sliding is not None and latent is not (model.sliding.latent is not None):
-        raise ValueError("'sliding.latent' stands where attention is of kind mla, and only there")
+    if model.sliding is not None and latent:
+        raise ValueError("'sliding' needs attention of kind mha")
     if model.sliding is not None and model.compressed is not None:
         raise ValueError("'sliding' and 'compressed' exclude each other")
 

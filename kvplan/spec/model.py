@@ -59,7 +59,6 @@ class Sliding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     num_kv_heads: Count
     head_dim: Count
     v_head_dim: Whole
-    latent: Mla | None = None  # sliding layers that keep a latent of their own (dots3)
 
 
 class Compressed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

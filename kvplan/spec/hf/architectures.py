@@ -36,7 +36,7 @@ QWEN_HYBRID = Family(linear=linear.qwen_delta_net)
 KIMI_HYBRID = Family(attention=attention.latent, linear=linear.kimi_delta)
 LFM_2 = Family(linear=linear.short_conv)
 SPARSE = Family(sparse=indexing.minimax_sparse)
-LONGCAT = Family(attention=attention.latent, indexer=indexing.dsa_indexer, kv_layers_default=2)
+LONGCAT = Family(attention=attention.latent, indexer=indexing.no_indexer, kv_layers_default=2)
 
 # grouped-query attention in one pool, whatever windows the config declares
 PLAIN = """
@@ -70,15 +70,17 @@ SolarOpenForCausalLM VaultGemmaForCausalLM
 # plain attention with more than text around it; all of these reserve the embedding cache
 PLAIN_MULTIMODAL = """
 BailingMM2NativeForConditionalGeneration BailingMMNativeForConditionalGeneration
-Cohere2VisionForConditionalGeneration DotsOCRForCausalLM
+Cohere2VisionForConditionalGeneration Cosmos3EdgeForConditionalGeneration
+Cosmos3ForConditionalGeneration DeepseekOCRForCausalLM DotsOCRForCausalLM
 Ernie4_5_VLMoeForConditionalGeneration Gemma3ForConditionalGeneration
 Gemma3nForConditionalGeneration Glm4vForConditionalGeneration
 Glm4vMoeForConditionalGeneration GlmOcrForConditionalGeneration
 InternS1ForConditionalGeneration InternS1ProForConditionalGeneration InternVLChatModel
 LightOnOCRForConditionalGeneration LlavaForConditionalGeneration LlavaLlamaForCausalLM
-LlavaMistralForCausalLM LlavaQwenForCausalLM LlavaVidForCausalLM MiDashengLMModel
+LlavaMistralForCausalLM LlavaQwenForCausalLM LlavaVidForCausalLM
+LocateAnythingForConditionalGeneration MiDashengLMModel
 MiMoV2ASRForCausalLM MiniCPMO MiniCPMV Mistral3ForConditionalGeneration
-MultiModalityCausalLM NVILAForConditionalGeneration NVILALiteForConditionalGeneration
+MllamaForConditionalGeneration MultiModalityCausalLM NVILAForConditionalGeneration NVILALiteForConditionalGeneration
 POINTSV15ChatModel PaddleOCRVLForConditionalGeneration Phi4MMForCausalLM
 Qwen2AudioForConditionalGeneration Qwen2VLForConditionalGeneration
 Qwen2_5_VLForConditionalGeneration Qwen3ASRForConditionalGeneration
@@ -171,6 +173,8 @@ ARCHITECTURES: dict[str, Family] = {
     "Lfm2ForCausalLM": LFM_2,
     "Lfm2MoeForCausalLM": LFM_2,
     "Lfm2VlForConditionalGeneration": LFM_2,
+    "MiniCPMV4_6ForConditionalGeneration": QWEN_HYBRID,
+    "MiniCPMV4_7ForConditionalGeneration": QWEN_HYBRID,
     "MiniMaxM1ForCausalLM": Family(linear=linear.minimax_lightning),
     "MiniMaxText01ForCausalLM": Family(linear=linear.minimax_lightning),
     "NemotronHForCausalLM": NEMOTRON_H,
@@ -189,6 +193,13 @@ ARCHITECTURES: dict[str, Family] = {
     "DeepseekV4ForCausalLM": Family(compressed=indexing.deepseek_v4),
     "MiniMaxM3SparseForCausalLM": SPARSE,
     "MiniMaxM3SparseForConditionalGeneration": SPARSE,
+}
+
+# classes that the engine serves under another name
+ENGINE_NAMES = {
+    "DeepseekV41ForCausalLM": "DeepseekV4ForCausalLM",
+    "LongcatCausalLM": "LongcatFlashForCausalLM",
+    "LongcatFlashNgramForCausalLM": "LongcatFlashForCausalLM",
 }
 
 # classes that the engine lists as multimodal; others are where they nest a text part

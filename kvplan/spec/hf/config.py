@@ -89,6 +89,8 @@ class Config:
         value = self.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise self.refuse(key, f"must be a number, got {shown(value)}")
+        if value is not None and not abs(value) <= MAX_COUNT:
+            raise self.refuse(key, f"must be at most {MAX_COUNT}, got {shown(value)}")
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:

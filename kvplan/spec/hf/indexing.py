@@ -20,6 +20,13 @@ def dsa_indexer(config: Config) -> Indexer | None:
     )
 
 
+def no_indexer(config: Config) -> Indexer | None:
+    """LongCat: two attentions share a layer, and whose index keys they keep is not modelled."""
+    if config.has("index_topk"):
+        raise config.refuse("index_topk", "is not modelled for this class")
+    return None
+
+
 def hy_v4_indexer(config: Config) -> Indexer | None:
     """HY-4: one indexer in four where the config lists no types."""
     found = dsa_indexer(config)

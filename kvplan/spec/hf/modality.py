@@ -83,6 +83,8 @@ def is_multimodal(found: Parts, architecture: str, *, listed: bool) -> bool:
         return False
     if architecture == "MiMoV2ForCausalLM":
         return found.top.has("vision_config") and found.top.has("audio_config")
+    if architecture.startswith("DeepseekV4"):
+        return found.top.has("vision_config") or bool(found.top.whole("vision_n_layers"))
     return listed or found.nested
 
 

@@ -9,7 +9,7 @@ from msgspec import structs, to_builtins
 
 from kvplan.document import Document
 from kvplan.errors import InputError
-from kvplan.spec.hf.architectures import MULTIMODAL, Family, family_of
+from kvplan.spec.hf.architectures import ENGINE_NAMES, MULTIMODAL, Family, family_of
 from kvplan.spec.hf.config import Config
 from kvplan.spec.hf.context import context_length, dtype, dtype_name
 from kvplan.spec.hf.extras import attention_sinks, banded_mtp_layers, block_size
@@ -17,7 +17,7 @@ from kvplan.spec.hf.modality import Parts, is_multimodal, parts, vision
 from kvplan.spec.hf.quantization import kv_cache_dtype, quantization, quantization_config
 from kvplan.spec.hf.sliding import read_sliding
 from kvplan.spec.hf.weights import estimate_weights
-from kvplan.spec.model import Confidence, Mla, ModelSpec
+from kvplan.spec.model import Confidence, Mha, Mla, ModelSpec
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,11 +86,14 @@ def read_parts(found: Parts, architecture: str, family: Family, origin: Origin) 
     text = found.text
     attention = family.attention(text)
     linear = family.linear(text) if family.linear else None
+    sliding = None
+    if family.sliding is not None and isinstance(attention, Mha):
+        sliding = read_sliding(text, family.sliding, attention)
     section = quantization_config(found.top, text)
     multimodal = is_multimodal(found, architecture, listed=architecture in MULTIMODAL)
     return ModelSpec(
         name=origin.name,
-        architecture=architecture,
+        architecture=ENGINE_NAMES.get(architecture, architecture),
         hf_id=origin.hf_id,
         aliases=origin.aliases,
         source=origin.source,
@@ -103,7 +106,7 @@ def read_parts(found: Parts, architecture: str, family: Family, origin: Origin) 
         num_attention_heads=text.count("num_attention_heads"),
         attention=attention,
         indexer=family.indexer(text) if family.indexer and isinstance(attention, Mla) else None,
-        sliding=read_sliding(text, family.sliding, attention) if family.sliding else None,
+        sliding=sliding,
         linear=linear,
         compressed=family.compressed(text) if family.compressed else None,
         sparse=family.sparse(text) if family.sparse else None,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvplan.errors import InputError
 from kvplan.spec.hf.config import Config
-from kvplan.spec.model import Mha, Mla, Sliding
+from kvplan.spec.model import Mha, Sliding
 
 SLIDES = "sliding_attention"
 FULL = "full_attention"
@@ -25,15 +25,13 @@ class SlidingRule(NamedTuple):
     optional: bool = False  # without sliding layers the model has one pool
 
 
-def read_sliding(config: Config, rule: SlidingRule, attention: Mha | Mla) -> Sliding | None:
+def read_sliding(config: Config, rule: SlidingRule, attention: Mha) -> Sliding | None:
     """The sliding side of a model, or None where no layer slides."""
     layers = rule.layers(config)
     if not layers and rule.optional:
         return None
     if not layers:
         raise InputError("no layer slides in a model that needs it", where=config.where())
-    if isinstance(attention, Mla):
-        return latent_sliding(config, rule, layers)
     heads = rule.heads(config, attention)
     return Sliding(
         window=rule.window(config),
@@ -41,23 +39,6 @@ def read_sliding(config: Config, rule: SlidingRule, attention: Mha | Mla) -> Sli
         num_kv_heads=heads.num_kv_heads,
         head_dim=heads.head_dim,
         v_head_dim=heads.v_head_dim,
-    )
-
-
-def latent_sliding(config: Config, rule: SlidingRule, layers: tuple[int, ...]) -> Sliding:
-    """Sliding layers that keep a latent of their own width (dots3)."""
-    latent = Mla(
-        kv_lora_rank=config.count("swa_kv_lora_rank"),
-        qk_rope_head_dim=config.whole("swa_qk_rope_head_dim") or 0,
-    )
-    width = latent.kv_lora_rank + latent.qk_rope_head_dim
-    return Sliding(
-        window=rule.window(config),
-        layers=layers,
-        num_kv_heads=1,
-        head_dim=width,
-        v_head_dim=0,
-        latent=latent,
     )
 
 
