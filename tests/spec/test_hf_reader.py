@@ -31,9 +31,9 @@ def read(**keys: object):
 
 def test_unknown_classes_are_refused_with_the_list_and_a_way_out():
     with pytest.raises(UnknownArchitecture) as refusal:
-        read(architectures=["LlamaForCausalML"])
+        read(architectures=["LlamaaForCausalLM"])
 
-    assert refusal.value.problem == "no rules for the model class 'LlamaForCausalML'"
+    assert refusal.value.problem == "no rules for the model class 'LlamaaForCausalLM'"
     hint = refusal.value.hint or ""
     assert "did you mean 'LlamaForCausalLM'" in hint
     assert "YAML" in hint

@@ -239,11 +239,17 @@ def family_of(architecture: str, where: str) -> Family:
     """The row of a model class; UnknownArchitecture names the nearest and lists all."""
     family = ARCHITECTURES.get(architecture)
     if family is None:
-        close = nearest(architecture, ARCHITECTURES)
-        known = f"did you mean '{close}'? " if close else ""
+        stems = {stem(name): name for name in ARCHITECTURES}
+        close = nearest(stem(architecture), stems)
+        known = f"did you mean '{stems[close]}'? " if close else ""
         raise UnknownArchitecture(
             f"no rules for the model class '{architecture}'",
             where=where,
             hint=f"{known}{YAML_WAY_OUT}; known: {', '.join(sorted(ARCHITECTURES))}",
         )
     return family
+
+
+def stem(architecture: str) -> str:
+    """A class name without the ending that most of them share."""
+    return architecture.removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration")
