@@ -10,8 +10,9 @@ from kvplan.errors import InputError
 from kvplan.pools.base import KvPool, PoolTensor
 from kvplan.pools.build_draft import draft_pools
 from kvplan.pools.build_kv import kv_pool
-from kvplan.pools.build_state import state_pool
+from kvplan.pools.build_state import request_rows, state_pool
 from kvplan.pools.hybrid import HybridLinearPool
+from kvplan.pools.hybrid_rows import HybridRequestRows
 from kvplan.pools.recurrent import StatePool
 from kvplan.pools.room import check_room
 from kvplan.pools.rows import RequestRows
@@ -36,8 +37,11 @@ class Pools:
 
     def parts(self) -> dict[str, list[PoolTensor]]:
         """Every tensor by its pool: rows, state, kv or full and sliding, ..., draft KV."""
-        drafts = [entry for pool in self.drafts for entry in pool.tensors()]
         parts = {"rows": self.rows.tensors()} | self.kv.parts()
+        if isinstance(self.rows, HybridRequestRows):
+            free = self.rows.state_slots.free_slots()
+            parts["state"] = [*parts["state"], PoolTensor("free_slots", (), free, is_view=False)]
+        drafts = [entry for pool in self.drafts for entry in pool.tensors()]
         return parts | {"draft KV": drafts} if drafts else parts
 
     def tensors(self) -> list[PoolTensor]:
@@ -88,12 +92,7 @@ def build_on(plan: Plan, pp_rank: int, dcp_rank: int, storage: Storage) -> Pools
     return Pools(
         plan=plan,
         stage=stage,
-        rows=RequestRows(
-            plan.max_running_requests,
-            plan.reserves.row_width,
-            pre_alloc_rows=plan.resolved.decode_extra_slots,
-            storage=storage,
-        ),
+        rows=request_rows(plan, state, storage),
         kv=kv,
         state=state,
         drafts=tuple(draft_pools(plan, stage, storage)),

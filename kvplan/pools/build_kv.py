@@ -183,10 +183,9 @@ def sliding_pool(planned: StagePlan, storage: Storage) -> KvPool:
     resolved, sliding = stage.resolved, stage.model.sliding
     assert pools is not None
     assert sliding is not None
+    assert isinstance(stage.model.attention, Mha)
 
-    def side(attention: Mha | Mla | Sliding, tokens: int, layer_ids: Sequence[int]) -> KvPool:
-        if isinstance(attention, Mla):
-            return latent_pool(stage, attention, tokens, layer_ids, storage)
+    def side(attention: Mha | Sliding, tokens: int, layer_ids: Sequence[int]) -> KvPool:
         heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
         build = mha_pool if resolved.kv_recipe == "mxfp8" else plain_pool
         return build(resolved, attention, heads, tokens, layer_ids, storage)
@@ -194,13 +193,10 @@ def sliding_pool(planned: StagePlan, storage: Storage) -> KvPool:
     per_layer = stage.model.kv_layers_per_layer
     full_layers = kv_layers(stage.layers.full, per_layer)
     sliding_layers = kv_layers(stage.layers.sliding, per_layer)
-    full = side(stage.model.attention, pools.full_tokens, full_layers)
-    if sliding.latent is None:
-        return SwaPool(full, side(sliding, pools.sliding_tokens, sliding_layers))
-    latent = mla_pool(
-        MlaPool, resolved, sliding.latent, pools.sliding_tokens, sliding_layers, storage
+    return SwaPool(
+        side(stage.model.attention, pools.full_tokens, full_layers),
+        side(sliding, pools.sliding_tokens, sliding_layers),
     )
-    return SwaPool(full, latent)
 
 
 def sparse_pool(stage: Stage, tokens: int, storage: Storage) -> KvPool:

@@ -1,14 +1,32 @@
-"""The recurrent state of a planned stage."""
+"""The request rows of a plan, and the recurrent state of its stages."""
 
 from __future__ import annotations
 
 from kvplan.pools.build_kv import torch_dtype
+from kvplan.pools.hybrid_rows import HybridRequestRows, TrackingPlan
 from kvplan.pools.recurrent import StatePool
+from kvplan.pools.rows import RequestRows
 from kvplan.pools.storage import Storage
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.shapes import state_shapes
-from kvplan.sizing.tensors import physical_slots
+from kvplan.sizing.tensors import physical_slots, tracks
 from kvplan.spec.state import KdaState, StateKind, StreamConvState
+
+
+def request_rows(plan: Plan, state: StatePool | None, storage: Storage) -> RequestRows:
+    """Rows of one rank; with recurrent state they own its slots too."""
+    size, width = plan.max_running_requests, plan.reserves.row_width
+    waiting, resolved = plan.resolved.decode_extra_slots, plan.resolved
+    if state is None:
+        return RequestRows(size, width, pre_alloc_rows=waiting, storage=storage)
+    tracking = TrackingPlan.of(
+        extra_buffer=tracks(resolved),
+        overlap=resolved.overlap_schedule,
+        lazy=resolved.mamba_strategy == "extra_buffer_lazy",
+    )
+    return HybridRequestRows(
+        size, width, pre_alloc_rows=waiting, storage=storage, states=state, tracking=tracking
+    )
 
 
 def state_pool(plan: Plan, planned: StagePlan, storage: Storage) -> StatePool | None:

@@ -81,7 +81,7 @@ def scaled_model(model: ModelSpec, resolved: Resolved) -> ModelSpec:
         model,
         kv_layers_per_layer=1,
         attention=scaled_attention(model, model.attention, resolved),
-        sliding=model.sliding and scaled_sliding(model, model.sliding, resolved),
+        sliding=model.sliding and scaled_sliding(model.sliding, resolved),
         linear=model.linear and scaled_linear(model.linear),
     )
 
@@ -99,14 +99,10 @@ def scaled_attention(model: ModelSpec, attention: Mha | Mla, resolved: Resolved)
     return Mla(kv_lora_rank=rank, qk_rope_head_dim=0)
 
 
-def scaled_sliding(model: ModelSpec, sliding: Sliding, resolved: Resolved) -> Sliding:
+def scaled_sliding(sliding: Sliding, resolved: Resolved) -> Sliding:
     """The sliding side likewise; its recipe is MXFP8 or none."""
     dim = head_dim(resolved)
-    latent = sliding.latent and scaled_attention(model, sliding.latent, resolved)
-    assert not isinstance(latent, Mha)
-    return msgspec.structs.replace(
-        sliding, num_kv_heads=1, head_dim=dim, v_head_dim=dim, latent=latent
-    )
+    return msgspec.structs.replace(sliding, num_kv_heads=1, head_dim=dim, v_head_dim=dim)
 
 
 def head_dim(resolved: Resolved) -> int:

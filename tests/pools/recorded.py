@@ -16,9 +16,6 @@ from kvplan.sizing.draft_tensors import draft_tensors
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.tensors import stage_tensors
 
-# the books of state slots are kept by whoever hands the slots out
-BOOKKEEPING = frozenset({"state_slot_of_row", "tracking_slots_of_row", "free_slots"})
-
 
 @cache
 def recorded_cases(folder: Path) -> dict[str, dict[str, Any]]:
@@ -48,8 +45,7 @@ def planned_bytes(plan: Plan) -> dict[str, int]:
     stage = plan.stages[0]
     sums: Counter[str] = Counter()
     for tensor in (*stage_tensors(plan, stage), *ring_tensors(stage), *draft_tensors(plan, stage)):
-        if tensor.name not in BOOKKEEPING:
-            sums[tensor.pool] += tensor.num_bytes
+        sums[tensor.pool] += tensor.num_bytes
     return dict(+sums)
 
 

@@ -174,7 +174,7 @@ def test_fp4_without_a_recipe_keeps_a_code_a_byte(storage):
         pool.set_kv_buffer(
             7,
             KVWriteLoc(slots),
-            *[each.to(torch.uint8).view(pool.dtype) for each in (k, k[..., :16])],
+            *[each.to(torch.uint8).view(torch.float4_e2m1fn_x2) for each in (k, k[..., :16])],
         )
 
 
