@@ -147,3 +147,14 @@ def test_unmap_returns_each_sliding_page_once_then_zero(page_size):
     assert swa_pages.tolist() == oracle.unmap(pages, mapping, page_size) == [9, 0, 3]
     assert again.tolist() == [0, 0, 0]
     assert table.tolist() == mapping == [0] * (6 * page_size) + [-1]
+
+
+@pytest.mark.parametrize("num_free_pages", [0, 1])
+def test_a_free_list_that_is_too_short_raises(num_free_pages):
+    prefix_lens, last_loc = vector([0, 0]), vector([-1, -1])
+    free_pages = vector([5, 6])[:num_free_pages]
+
+    with pytest.raises(RuntimeError):
+        alloc_extend_reference(prefix_lens, prefix_lens + 1, last_loc, free_pages, 4)
+    with pytest.raises(RuntimeError):
+        alloc_decode_reference(prefix_lens + 1, last_loc, free_pages, 4)
