@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from kvplan.replay.workloads.clock import WallClock
 from kvplan.replay.workloads.csvrows import Parse, columns, csv_rows
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.rows import Row, TokenColumn
+from kvplan.replay.workloads.rows import Row, TokenColumn, shown
 from kvplan.replay.workloads.stream import Source
 from kvplan.replay.workloads.tally import Tally
 
@@ -39,5 +39,5 @@ def layout(keys: Sequence[str], sample: Sequence[str]) -> str:
         return "2025 multimodal: the header has NumImages, which ContextTokens already includes"
     first = dict(zip(keys, sample, strict=False)).get("TIMESTAMP", "")
     if ZONED.search(first):
-        return f"2024: the first time {first!r} has a zone"
-    return f"2023: the first time {first!r} has no zone"
+        return f"2024: the first time {shown(first)} has a zone"
+    return f"2023: the first time {shown(first)} has no zone"

@@ -7,7 +7,7 @@ from itertools import chain
 import msgspec
 
 from kvplan.replay.requests import BlockIds, TokenIds
-from kvplan.replay.workloads.rows import MAX_TOKENS, OUT_OF_RANGE, BadRow
+from kvplan.replay.workloads.rows import MAX_TOKENS, OUT_OF_RANGE, BadRow, shown
 
 MAX_CONTEXT = 1 << 24
 BITS_64 = (1 << 64) - 1
@@ -52,7 +52,7 @@ class Conversations:
         input_len = sum(map(len, said)) + added
         if input_len + output_len > MAX_CONTEXT:
             raise BadRow(
-                f"session '{session}' grows to {input_len + output_len} tokens",
+                f"session {shown(session)} grows to {input_len + output_len} tokens",
                 reason=OUT_OF_RANGE,
             )
         prompt = [*said, *self.prompt_runs(added, identity)]

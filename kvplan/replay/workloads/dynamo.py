@@ -13,7 +13,7 @@ from kvplan.replay.workloads.blocks import hash_count, sizes_by_ceil
 from kvplan.replay.workloads.clock import NS_PER, number_ns
 from kvplan.replay.workloads.jsonrows import json_rows
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, token_count
+from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, shown, token_count
 from kvplan.replay.workloads.stream import Source
 from kvplan.replay.workloads.tally import Tally
 from kvplan.units import ceil_div
@@ -52,7 +52,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             tally.dropped["not a request_end event"] += 1
             return None
         if row.schema != SCHEMA:
-            raise BadRow(f"the schema is {row.schema!r}, not '{SCHEMA}'")
+            raise BadRow(f"the schema is {shown(row.schema)}, not '{SCHEMA}'")
         if row.request is None:
             raise BadRow("the key 'request' is missing")
         return ended_row(line, row.request)

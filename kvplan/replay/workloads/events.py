@@ -14,7 +14,7 @@ from kvplan.replay.workloads.jsonrows import undecoded
 from kvplan.replay.workloads.ledger import Ledger
 from kvplan.replay.workloads.operations import Operation
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.rows import BadRow, Row
+from kvplan.replay.workloads.rows import BadRow, Row, shown
 from kvplan.replay.workloads.stream import Source, numbered_lines, open_source, yaml_document
 from kvplan.replay.workloads.tally import Tally
 
@@ -65,7 +65,7 @@ def checked(header: dict[str, Any], where: str) -> dict[str, Any]:
     """The header itself, if its version can be read."""
     if header.get("kvplan") != NAME or header.get("version") != VERSION:
         raise TraceError(
-            f"kvplan {header.get('kvplan')!r} of version {header.get('version')!r}",
+            f"kvplan {shown(header.get('kvplan'))} of version {shown(header.get('version'))}",
             where=where,
             hint=f"this kvplan reads '{NAME}' of version {VERSION}",
         )

@@ -63,7 +63,7 @@ def misfit(message: str, text: bytes) -> str:
     if missing:
         return f"the key '{missing.group(1)}' is missing: {excerpt(text)}"
     problem, _, place = message.partition(" - at `$")
-    name = place.removeprefix(".").removesuffix("`")
+    name = clipped(place.removeprefix(".").removesuffix("`"))
     wanted = WANTED.match(problem)
     if not name:
         return f"{f'not {in_words(wanted)}' if wanted else lowered(problem)}: {excerpt(text)}"
@@ -98,4 +98,8 @@ def excerpt(text: bytes) -> str:
 
 
 def lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return clipped(text[:1].lower() + text[1:])
+
+
+def clipped(text: str, limit: int = 100) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

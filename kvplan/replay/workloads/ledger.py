@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.replay.workloads.operations import Alloc, Decode, Evict, Extend, Free, Operation
-from kvplan.replay.workloads.rows import INCONSISTENT, MAX_TOKENS, BadRow
+from kvplan.replay.workloads.rows import INCONSISTENT, MAX_TOKENS, BadRow, shown
 
 
 class Ledger:
@@ -33,12 +33,14 @@ class Ledger:
     def need_rows(self, names: tuple[str, ...]) -> None:
         for name in names:
             if name not in self.seq_lens:
-                raise contradiction(f"request '{name}' has no row", "it needs an 'alloc' before")
+                raise contradiction(
+                    f"request {shown(name)} has no row", "it needs an 'alloc' before"
+                )
 
     def alloc(self, operation: Alloc) -> None:
         for name in operation.requests:
             if name in self.seq_lens:
-                raise contradiction(f"request '{name}' has a row already")
+                raise contradiction(f"request {shown(name)} has a row already")
         self.seq_lens.update(dict.fromkeys(operation.requests, 0))
 
     def extend(self, operation: Extend) -> None:
@@ -56,18 +58,18 @@ class Ledger:
             held = self.seq_lens[name]
             if held and prefix_len != held:
                 raise contradiction(
-                    f"request '{name}' holds {held} tokens, but its prefix_len is {prefix_len}"
+                    f"request {shown(name)} holds {held} tokens, but its prefix_len is {prefix_len}"
                 )
             if seq_len < prefix_len:
                 raise contradiction(
-                    f"request '{name}' goes back from {prefix_len} to {seq_len} tokens"
+                    f"request {shown(name)} goes back from {prefix_len} to {seq_len} tokens"
                 )
         self.seq_lens.update({name: seq_len for name, _, seq_len in grown})
 
     def decode(self, operation: Decode) -> None:
         for name in operation.requests:
             if not 0 < self.seq_lens[name] < MAX_TOKENS:
-                raise contradiction(f"request '{name}' decodes without a prompt")
+                raise contradiction(f"request {shown(name)} decodes without a prompt")
         for name in operation.requests:
             self.seq_lens[name] += 1
 

@@ -13,7 +13,7 @@ from kvplan.replay.workloads.blocks import leading
 from kvplan.replay.workloads.clock import SECOND, number_ns
 from kvplan.replay.workloads.jsonrows import undecoded
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, token_count
+from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, shown, token_count
 from kvplan.replay.workloads.stream import Source, numbered_lines, open_source, whole
 from kvplan.replay.workloads.supplied import supplied_arrivals
 from kvplan.replay.workloads.tally import Tally
@@ -137,7 +137,7 @@ def session_rows(
         try:
             rows.append(call_row(placed, number, start_ns + t_ns, call, block_size))
         except BadRow as error:
-            error.problem = f"request {number} of session '{placed.name}': {error.problem}"
+            error.problem = f"request {number} of session {shown(placed.name)}: {error.problem}"
             tally.bad(error, where)
     rows.sort(key=lambda row: row.t_ns)
     yield from rows
