@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -202,3 +203,28 @@ def pool_answer(pool: StagePool) -> dict[str, Any]:
         "c4_state_pool_size": compressed.c4_state_slots if compressed else 0,
         "c128_state_pool_size": pool.c128_state_slots,
     }
+
+
+def tensors(case: Case) -> list[dict[str, Any]]:
+    """The tensors of a case's pools, built on `meta`: count, shape, dtype, stride, view."""
+    from kvplan.conformance_tensors import tensors as built
+
+    return built(case)
+
+
+def tensor_differences(case: Case, recorded: list[dict[str, Any]]) -> list[str]:
+    """Where kvplan's tensors differ from the engine's in count of shape and dtype, views aside."""
+    ours, theirs = shape_counts(tensors(case)), shape_counts(recorded)
+    return [
+        f"{dtype} {list(shape)}: {ours[shape, dtype]} instead of {theirs[shape, dtype]}"
+        for shape, dtype in sorted(ours.keys() | theirs.keys())
+        if ours[shape, dtype] != theirs[shape, dtype]
+    ]
+
+
+def shape_counts(entries: list[dict[str, Any]]) -> Counter[tuple[tuple[int, ...], str]]:
+    counts: Counter[tuple[tuple[int, ...], str]] = Counter()
+    for entry in entries:
+        if not entry["view"]:
+            counts[tuple(entry["shape"]), entry["dtype"]] += entry["count"]
+    return counts

@@ -95,6 +95,7 @@ def schedule_family(record: Record) -> str:
     return f"schedule, {pools}, {loop}"
 
 
+# the first kind whose keys a record has; trees also name an allocator
 KINDS = (
     Kind("sizing", frozenset({"case", "answer"}), architecture, compare_sizing),
     Kind(
@@ -105,17 +106,17 @@ KINDS = (
         needs_torch=True,
     ),
     Kind(
+        "prefix tree",
+        frozenset({"policy", "ops"}),
+        lambda record: f"prefix tree {record['policy']}",
+        compare_tree,
+    ),
+    Kind(
         "allocator",
         frozenset({"allocator", "ops"}),
         lambda record: f"allocator {record['allocator']}",
         compare_allocator,
         needs_torch=True,
-    ),
-    Kind(
-        "prefix tree",
-        frozenset({"policy", "ops"}),
-        lambda record: f"prefix tree {record['policy']}",
-        compare_tree,
     ),
     Kind("schedule", frozenset({"server", "requests", "steps"}), schedule_family, compare_schedule),
 )
