@@ -83,9 +83,16 @@ def test_a_partition_that_does_not_cover_the_model_is_refused(partition):
         stage_range(61, 0, 2, partition)
 
 
-@given(st.integers(1, 200), st.integers(1, 16))
-def test_stages_tile_the_layers(num_layers, pp_size):
+@given(st.data())
+def test_stages_tile_the_layers(data):
+    num_layers = data.draw(st.integers(1, 200))
+    pp_size = data.draw(st.integers(1, min(16, num_layers)))
     stages = [stage_range(num_layers, rank, pp_size) for rank in range(pp_size)]
 
     assert [layer for stage in stages for layer in stage] == list(range(num_layers))
     assert max(map(len, stages)) - min(map(len, stages)) <= 1
+
+
+def test_more_stages_than_layers_are_refused():
+    with pytest.raises(CombinationError, match="5 pipeline stages for 4 layers"):
+        stage_range(4, 0, 5)
