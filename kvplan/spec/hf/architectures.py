@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvplan.errors import UnknownArchitecture, nearest
-from kvplan.spec.hf import attention, indexing, linear, sliding
+from kvplan.spec.hf import (
+    attention,
+    convolution,
+    delta,
+    indexing,
+    lightning,
+    mamba,
+    sliding,
+)
 from kvplan.spec.hf.config import Config
 from kvplan.spec.hf.linear import LinearRule
 from kvplan.spec.hf.sliding import SlidingRule
@@ -31,10 +39,10 @@ HEADS = Family()
 LATENT = Family(attention=attention.latent)
 DSA = Family(attention=attention.latent, indexer=indexing.dsa_indexer)
 GEMMA_4 = Family(attention=attention.gemma4_heads, sliding=sliding.GEMMA_4)
-NEMOTRON_H = Family(linear=linear.nemotron_h, num_layers=linear.nemotron_layers)
-QWEN_HYBRID = Family(linear=linear.qwen_delta_net)
-KIMI_HYBRID = Family(attention=attention.latent, linear=linear.kimi_delta)
-LFM_2 = Family(linear=linear.short_conv)
+NEMOTRON_H = Family(linear=mamba.nemotron_h, num_layers=mamba.nemotron_layers)
+QWEN_HYBRID = Family(linear=delta.qwen_delta_net)
+KIMI_HYBRID = Family(attention=attention.latent, linear=delta.kimi_delta)
+LFM_2 = Family(linear=convolution.short_conv)
 SPARSE = Family(sparse=indexing.minimax_sparse)
 LONGCAT = Family(attention=attention.latent, indexer=indexing.no_indexer, kv_layers_default=2)
 
@@ -148,25 +156,29 @@ ARCHITECTURES: dict[str, Family] = {
     "Step3p7ForConditionalGeneration": Family(sliding=sliding.STEP_3P5),
     "UnlimitedOCRForCausalLM": Family(sliding=sliding.UNLIMITED_OCR),
     # recurrent state
-    "BailingMoeLinearV2ForCausalLM": Family(linear=linear.bailing_hybrid),
-    "BailingMoeV2_5ForCausalLM": Family(attention=attention.latent, linear=linear.bailing_hybrid),
+    "BailingMoeLinearV2ForCausalLM": Family(linear=lightning.bailing_hybrid),
+    "BailingMoeV2_5ForCausalLM": Family(
+        attention=attention.latent, linear=lightning.bailing_hybrid
+    ),
     "BailingMoeV3ForCausalLM": Family(
-        attention=attention.latent_without_rope, linear=linear.bailing_hybrid
+        attention=attention.latent_without_rope, linear=lightning.bailing_hybrid
     ),
     "BailingMoeV3VLForConditionalGeneration": Family(
-        attention=attention.latent_without_rope, linear=linear.bailing_hybrid
+        attention=attention.latent_without_rope, linear=lightning.bailing_hybrid
     ),
-    "FalconH1ForCausalLM": Family(linear=linear.falcon_h1),
-    "GigaChat35ForCausalLM": Family(attention=attention.latent, linear=linear.gigachat_delta_net),
+    "FalconH1ForCausalLM": Family(linear=mamba.falcon_h1),
+    "GigaChat35ForCausalLM": Family(attention=attention.latent, linear=delta.gigachat_delta_net),
     "Glm5NextForConditionalGeneration": Family(
-        attention=attention.latent, linear=linear.glm_delta, indexer=indexing.dsa_indexer
+        attention=attention.latent, linear=delta.glm_delta, indexer=indexing.dsa_indexer
     ),
-    "GraniteMoeHybridForCausalLM": Family(linear=linear.granite_hybrid),
-    "InklingForConditionalGeneration": Family(sliding=sliding.INKLING, linear=linear.inkling_conv),
+    "GraniteMoeHybridForCausalLM": Family(linear=mamba.granite_hybrid),
+    "InklingForConditionalGeneration": Family(
+        sliding=sliding.INKLING, linear=convolution.inkling_conv
+    ),
     "InternS2MobiusForConditionalGeneration": QWEN_HYBRID,
     "InternS2PreviewForConditionalGeneration": QWEN_HYBRID,
-    "JetNemotronForCausalLM": Family(linear=linear.jet_delta_net),
-    "JetVLMForConditionalGeneration": Family(linear=linear.jet_delta_net),
+    "JetNemotronForCausalLM": Family(linear=delta.jet_delta_net),
+    "JetVLMForConditionalGeneration": Family(linear=delta.jet_delta_net),
     "KimiK3ForConditionalGeneration": KIMI_HYBRID,
     "KimiK3LinearForCausalLM": KIMI_HYBRID,
     "KimiLinearForCausalLM": KIMI_HYBRID,
@@ -175,8 +187,8 @@ ARCHITECTURES: dict[str, Family] = {
     "Lfm2VlForConditionalGeneration": LFM_2,
     "MiniCPMV4_6ForConditionalGeneration": QWEN_HYBRID,
     "MiniCPMV4_7ForConditionalGeneration": QWEN_HYBRID,
-    "MiniMaxM1ForCausalLM": Family(linear=linear.minimax_lightning),
-    "MiniMaxText01ForCausalLM": Family(linear=linear.minimax_lightning),
+    "MiniMaxM1ForCausalLM": Family(linear=lightning.minimax_lightning),
+    "MiniMaxText01ForCausalLM": Family(linear=lightning.minimax_lightning),
     "NemotronHForCausalLM": NEMOTRON_H,
     "NemotronHPuzzleForCausalLM": NEMOTRON_H,
     "NemotronH_Nano_Omni_Reasoning_V3": NEMOTRON_H,
@@ -187,7 +199,7 @@ ARCHITECTURES: dict[str, Family] = {
     "Qwen3_5ForConditionalGeneration": QWEN_HYBRID,
     "Qwen3_5MoeForCausalLM": QWEN_HYBRID,
     "Qwen3_5MoeForConditionalGeneration": QWEN_HYBRID,
-    "ZayaForCausalLM": Family(linear=linear.zaya_conv),
+    "ZayaForCausalLM": Family(linear=convolution.zaya_conv),
     # index keys and compression
     "DeepseekV41ForCausalLM": Family(compressed=indexing.deepseek_v4),
     "DeepseekV4ForCausalLM": Family(compressed=indexing.deepseek_v4),

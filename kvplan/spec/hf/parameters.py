@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kvplan.spec.hf.config import MAX_LAYERS, Config
 from kvplan.spec.hf.feedforward import FeedForward, feed_forward, nas_block
-from kvplan.spec.hf.linear import nemotron_pattern
+from kvplan.spec.hf.mamba import nemotron_pattern
 from kvplan.spec.hf.modality import Parts
 from kvplan.spec.hf.projections import Projections, attention, mixer
 from kvplan.spec.model import ModelSpec
