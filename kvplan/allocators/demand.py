@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from kvplan.allocators.paging import offset_of, page_of
 from kvplan.errors import PoolError
 
 
@@ -59,7 +60,7 @@ def extend_demand(prefix_lens: Tensor, seq_lens: Tensor, page_size: int) -> Dema
     new_lens = seq_lens - prefix_lens
     if int(new_lens.min()) < 0 or int(prefix_lens.min()) < 0:
         _refuse_lengths(prefix_lens, seq_lens)
-    num_pages = pages_of(seq_lens, page_size) - pages_of(prefix_lens, page_size)
+    num_pages = total_pages(seq_lens, page_size) - total_pages(prefix_lens, page_size)
     return Demand(seq_lens.numel(), int(new_lens.sum()), num_pages)
 
 
@@ -74,14 +75,13 @@ def decode_demand(seq_lens: Tensor, page_size: int) -> Demand:
             f"request {request} of the batch decodes to {int(seq_lens[request])} tokens",
             hint="a sequence length counts the new token: 1 or more",
         )
-    if page_size == 1:
-        return Demand(batch, batch, batch)
-    return Demand(batch, batch, int((seq_lens % page_size == 1).count_nonzero()))
+    within_page = int(offset_of(seq_lens - 1, page_size).count_nonzero())
+    return Demand(batch, batch, batch - within_page)
 
 
-def pages_of(seq_lens: Tensor, page_size: int) -> int:
+def total_pages(seq_lens: Tensor, page_size: int) -> int:
     """Pages that hold the batch, a started page counted whole."""
-    return int(((seq_lens + (page_size - 1)) // page_size).sum())
+    return int(page_of(seq_lens + (page_size - 1), page_size).sum())
 
 
 def check_token_count(num_tokens: int, page_size: int) -> None:

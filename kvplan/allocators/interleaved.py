@@ -13,8 +13,8 @@ from kvplan.allocators.demand import check_token_count, demand_of, on_host
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, SLOTS_LEAVING, Ledger
-from kvplan.allocators.mapping import slots_of
 from kvplan.allocators.paged import ledger_violations, list_violations, page_count
+from kvplan.allocators.paging import slots_of
 from kvplan.errors import PoolError
 from kvplan.units import ceil_div
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvplan.allocators.paging import offset_of, page_of
 from kvplan.errors import PoolError
 
 FREE, OWNED, SLOTS_LEAVING, PAGES_LEAVING = range(4)
@@ -24,34 +25,34 @@ class Ledger:
         self.page_size = page_size
         self.first_page = first_page
         self.end_page = first_page + num_pages
-        self.states = torch.zeros(self.end_page, dtype=torch.int8, device=device)
+        # one entry more, never owned, answers for pages that do not exist
+        self._table = torch.zeros(self.end_page + 1, dtype=torch.int8, device=device)
 
     def clear(self) -> None:
         """Everything is free again."""
-        self.states.zero_()
+        self._table.zero_()
 
     def mark(self, pages: Tensor, state: int) -> None:
         """Set the state of `pages` (num_pages,)."""
-        self.states[pages] = state
+        self._table.index_fill_(0, pages, state)
 
     def count(self, state: int) -> int:
         """Pages in one state, padding left out."""
-        return int((self.states[self.first_page :] == state).count_nonzero())
+        states = self._table[self.first_page : self.end_page]
+        return int((states == state).count_nonzero())
+
+    def state_of(self, pages: Tensor) -> Tensor:
+        """States (num_pages,) int8 of pages that exist."""
+        return self._table[pages]
 
     def refuse_slots(self, slots: Tensor, *, leaving: bool = False) -> None:
         """Refuse slots whose page isn't owned; `leaving` lets pages pass that leave slot by slot."""
-        pages = slots // self.page_size
-        self._refuse_range(slots, pages)
-        states = self.states[pages]
+        states = self._states_of(page_of(slots, self.page_size))
         good = states == OWNED
         if leaving:
             good |= states == SLOTS_LEAVING
         if not bool(good.all()):
-            slot = int(slots[~good][0])
-            raise PoolError(
-                f"slot {slot} is freed twice: page {slot // self.page_size} is not handed out",
-                hint="free each slot once, by the request that holds it",
-            )
+            self._refuse_slot(int(slots[~good][0]))
 
     def refuse_pages(self, pages: Tensor) -> None:
         """Refuse page ids that aren't owned or stand twice in `pages`."""
@@ -67,44 +68,43 @@ class Ledger:
 
     def refuse_open_pages(self, last_loc: Tensor, prefix_lens: Tensor) -> None:
         """Refuse a last_loc that is not where a prefix of that length ends, or not owned."""
-        page_size = self.page_size
-        wrong = (last_loc + 1 - prefix_lens) % page_size != 0
-        if bool(wrong.any()):
-            request = int(wrong.nonzero()[0])
+        aligned = offset_of(last_loc + 1 - prefix_lens, self.page_size) == 0
+        owned = self._states_of(page_of(last_loc, self.page_size)) == OWNED
+        owned |= offset_of(prefix_lens, self.page_size) == 0
+        good = aligned & owned
+        if bool(good.all()):
+            return
+        request = int((~good).nonzero()[0])
+        last, prefix_len = int(last_loc[request]), int(prefix_lens[request])
+        if bool(aligned[request]):
             raise PoolError(
-                f"request {request} of the batch has last_loc {int(last_loc[request])}, "
-                f"but a prefix of {int(prefix_lens[request])} tokens ends at offset "
-                f"{(int(prefix_lens[request]) - 1) % page_size} of its page",
-                hint="pass the slot of the request's last token, -1 without a prefix",
-            )
-        is_open = prefix_lens % page_size != 0
-        if bool(is_open.any()):
-            self._refuse_foreign(last_loc[is_open], is_open)
-
-    def _refuse_foreign(self, last_loc: Tensor, is_open: Tensor) -> None:
-        pages = last_loc // self.page_size
-        inside = (pages >= self.first_page) & (pages < self.end_page)
-        owned = inside & (self.states[pages.clamp(0, self.end_page - 1)] == OWNED)
-        if not bool(owned.all()):
-            at = int((~owned).nonzero()[0])
-            request = int(is_open.nonzero()[at])
-            raise PoolError(
-                f"request {request} of the batch has last_loc {int(last_loc[at])}, "
+                f"request {request} of the batch has last_loc {last}, "
                 "a slot of a page that is not handed out",
                 hint="its pages were freed, or the slot is another pool's",
             )
+        raise PoolError(
+            f"request {request} of the batch has last_loc {last}, but a prefix of {prefix_len} "
+            f"tokens ends at offset {(prefix_len - 1) % self.page_size} of its page",
+            hint="pass the slot of the request's last token, -1 without a prefix",
+        )
 
-    def _refuse_range(self, slots: Tensor, pages: Tensor) -> None:
-        low, high = (int(bound) for bound in torch.aminmax(pages))
-        if low < self.first_page:
-            slot = int(slots[pages < self.first_page][0])
+    def _states_of(self, pages: Tensor) -> Tensor:
+        """States of pages that need not exist: padding and foreign ones read as free."""
+        return self._table.index_select(0, pages.clamp(0, self.end_page))
+
+    def _refuse_slot(self, slot: int) -> None:
+        page = slot // self.page_size
+        if page < self.first_page:
             raise PoolError(
                 f"slot {slot} is a padding slot" if slot >= 0 else f"slot {slot} is no slot",
                 hint=f"slots start at {self.first_page * self.page_size}",
             )
-        if high >= self.end_page:
-            slot = int(slots[pages >= self.end_page][0])
+        if page >= self.end_page:
             raise PoolError(
                 f"slot {slot} is foreign: the pool ends at slot {self.end_page * self.page_size - 1}",
                 hint="it belongs to another pool",
             )
+        raise PoolError(
+            f"slot {slot} is freed twice: page {page} is not handed out",
+            hint="free each slot once, by the request that holds it",
+        )

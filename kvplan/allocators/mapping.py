@@ -7,6 +7,7 @@ from torch import Tensor
 
 from kvplan.allocators.demand import Demand
 from kvplan.allocators.paged import PagedAllocator
+from kvplan.allocators.paging import slots_of
 from kvplan.errors import PoolError
 
 
@@ -20,11 +21,6 @@ def new_mapping(size: int, page_size: int, device: torch.device) -> Tensor:
 def peer_pages(pages: Tensor, mapping: Tensor, page_size: int) -> Tensor:
     """The second pool's page of each page, (num_pages,); 0 where no slot of it is mapped."""
     return mapping[slots_of(pages, page_size)].amax(1) // page_size
-
-
-def slots_of(pages: Tensor, page_size: int) -> Tensor:
-    """All slots of the pages, (num_pages, page_size)."""
-    return pages[:, None] * page_size + torch.arange(page_size, device=pages.device)
 
 
 def refuse_unmapped(pages: Tensor, mapping: Tensor, page_size: int, *, hint: str) -> None:

@@ -17,6 +17,7 @@ from kvplan.allocators.demand import (
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, PAGES_LEAVING, SLOTS_LEAVING, Ledger
+from kvplan.allocators.paging import page_of, slots_of
 from kvplan.errors import PoolError
 
 
@@ -84,8 +85,7 @@ class PagedAllocator(Allocator):
         if not self.has_pages(num_pages, at_most=num_pages):
             return None
         pages = self.take(num_pages)
-        offsets = torch.arange(self.page_size, device=self.device)
-        return (pages[:, None] * self.page_size + offsets).reshape(-1)
+        return slots_of(pages, self.page_size).reshape(-1)
 
     def alloc_extend(
         self,
@@ -159,7 +159,7 @@ class PagedAllocator(Allocator):
         if self.group is None:
             self._release(self.distinct_pages(index))
         else:
-            pages = index // self.page_size
+            pages = page_of(index, self.page_size)
             self.group.add_slots(pages)
             self._mark(pages, SLOTS_LEAVING)
 
@@ -179,12 +179,12 @@ class PagedAllocator(Allocator):
 
     def distinct_pages(self, index: Tensor) -> Tensor:
         """The pages of any slots, each once."""
-        pages: Tensor = torch.unique(index // self.page_size)
+        pages: Tensor = torch.unique(page_of(index, self.page_size))
         return pages
 
     def segment_pages(self, index: Tensor) -> Tensor:
         """The page of every page_size-th slot of a segment: each page once, without looking."""
-        pages = index[:: self.page_size] // self.page_size
+        pages = page_of(index[:: self.page_size], self.page_size)
         if self.ledger is not None:
             refuse_scattered(index, pages, self.page_size)
         return pages
@@ -248,8 +248,7 @@ def refuse_scattered(index: Tensor, pages: Tensor, page_size: int) -> None:
     """Refuse a segment whose slots do not fill page after page."""
     if not index.numel():
         return
-    offsets = torch.arange(index.numel(), device=index.device)
-    wrong = index != pages[offsets // page_size] * page_size + offsets % page_size
+    wrong = index != slots_of(pages, page_size).reshape(-1)[: index.numel()]
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
         raise PoolError(
@@ -270,7 +269,7 @@ def list_violations(pages: Tensor, first_page: int, num_pages: int) -> list[str]
 
 def ledger_violations(pages: Tensor, ledger: Ledger) -> list[str]:
     """Where a free list and its ledger tell different stories."""
-    held = pages[ledger.states[pages] != FREE].tolist()
+    held = pages[ledger.state_of(pages) != FREE].tolist()
     found = [f"page {page} is free and handed out at once" for page in held]
     lost = ledger.count(FREE) - (pages.numel() - len(held))
     if lost:

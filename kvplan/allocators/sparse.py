@@ -13,9 +13,9 @@ from kvplan.allocators.mapping import (
     mapping_violations,
     new_mapping,
     refuse_open_unmapped,
-    slots_of,
 )
 from kvplan.allocators.paged import PagedAllocator
+from kvplan.allocators.paging import slots_of
 from kvplan.errors import PoolError
 from kvplan.units import ceil_page
 

@@ -14,7 +14,8 @@ from kvplan.allocators.demand import (
     demand_of,
     on_host,
 )
-from kvplan.allocators.mapping import check_tail, refuse_open_unmapped, slots_of
+from kvplan.allocators.mapping import check_tail, refuse_open_unmapped
+from kvplan.allocators.paging import slots_of
 from kvplan.allocators.shared_buffer import Mover, SharedBuffer
 from kvplan.allocators.state_band import StateBand
 from kvplan.allocators.two_sided import TwoSidedAllocator
