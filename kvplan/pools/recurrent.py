@@ -9,6 +9,7 @@ import torch
 
 from kvplan.errors import PoolError
 from kvplan.pools.base import LayerBuffer, PoolTensor, spans
+from kvplan.pools.slot_band import SlotBand
 from kvplan.pools.slot_tensors import (
     Sibling,
     SlotTensor,
@@ -54,7 +55,9 @@ class StatePool:
         running: int = 0,
         draft_tokens: int = 0,
         dedup_windows: bool = False,
+        band: SlotBand | None = None,
     ) -> None:
+        """With `band`, what the slots hold lies in a buffer that other pools share."""
         if slots < 0:
             raise PoolError(f"the state slots must not be negative, they are {slots}")
         self.size = slots
@@ -65,10 +68,12 @@ class StatePool:
         self._local = {layer_id: index for index, layer_id in enumerate(self.layer_ids)}
         self._views: list[PoolTensor] = []
         layers = len(self.layer_ids)
+        self._shared = band is not None
+        place = band or storage
         self._conv = [
             SlotTensor(
                 "conv",
-                storage.zeros((layers, slots + 1, *shape), conv_dtype),
+                place.zeros((layers, slots + 1, *shape), conv_dtype),
                 slot_axis=1,
                 snapshots=self._conv_snapshots(shape, conv_dtype, dedup_windows),
             )
@@ -78,7 +83,7 @@ class StatePool:
         if draft_tokens:
             shape = (layers, running + 1, draft_tokens, *temporal_shape)
             snapshots = self._listed("snapshot_temporal", storage.zeros(shape, temporal_dtype))
-        temporal = storage.zeros((layers, slots + 1, *temporal_shape), temporal_dtype)
+        temporal = place.zeros((layers, slots + 1, *temporal_shape), temporal_dtype)
         self._temporal = SlotTensor("temporal", temporal, slot_axis=1, snapshots=snapshots)
         self._siblings: list[Sibling] = []
 
@@ -160,7 +165,7 @@ class StatePool:
     def tensors(self) -> list[PoolTensor]:
         """Every tensor, the siblings' and the overlapping views included."""
         own = [
-            PoolTensor(part.name, self.layer_ids, part.tensor, is_view=False)
+            PoolTensor(part.name, self.layer_ids, part.tensor, is_view=self._shared)
             for part in (*self._conv, self._temporal)
         ]
         siblings = [entry for sibling in self._siblings for entry in sibling.tensors()]

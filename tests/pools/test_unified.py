@@ -1,0 +1,226 @@
+"""Sub-pools in one byte buffer, under the allocator that moves their pages."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from kvplan.allocators.band import Move
+from kvplan.allocators.state_band import StateBand
+from kvplan.allocators.unified import UnifiedAllocator
+from kvplan.errors import PoolError
+from kvplan.pools.host import HostTier
+from kvplan.pools.marks import mark, unmark
+from kvplan.pools.page_major import PageMajorPool, token_bytes
+from kvplan.pools.recurrent import StatePool
+from kvplan.pools.slot_band import SlotBand
+from kvplan.pools.storage import Storage, open_storage
+from kvplan.pools.unified import UnifiedPool
+from kvplan.pools.write_loc import KVWriteLoc
+
+PAGE = 4
+STATE_BYTES = 2 * (6 * 3 * 2 + 4 * 4)  # two layers of conv windows in bf16 and float32 state
+
+
+def page_major(
+    buffer: torch.Tensor, layer_ids: tuple[int, ...], heads: int, storage: Storage
+) -> PageMajorPool:
+    return PageMajorPool(
+        buffer,
+        page_size=PAGE,
+        layer_ids=layer_ids,
+        num_heads=heads,
+        head_dim=16,
+        v_head_dim=8,
+        dtype=torch.float8_e4m3fn,
+        storage=storage,
+    )
+
+
+def unified_pool(total_bytes: int, storage: Storage) -> UnifiedPool:
+    buffer = storage.zeros((total_bytes,), torch.uint8)
+    band = SlotBand(buffer, STATE_BYTES)
+    state = StatePool(
+        slots=band.num_slots - 1,
+        layer_ids=(1, 3),
+        conv_shapes=[(6, 3)],
+        temporal_shape=(1, 2, 2),
+        conv_dtype=torch.bfloat16,
+        temporal_dtype=torch.float32,
+        storage=storage,
+        band=band,
+    )
+    full = page_major(buffer, (0, 4), 2, storage)
+    return UnifiedPool(buffer, full, sliding=page_major(buffer, (2,), 1, storage), state=state)
+
+
+@pytest.fixture
+def pool(anywhere) -> UnifiedPool:
+    return unified_pool(12_345, anywhere)
+
+
+def write(pool: UnifiedPool, layer_id: int, slots: torch.Tensor, numbers: torch.Tensor) -> None:
+    shapes = pool.row_shapes(layer_id)
+    assert shapes.v is not None
+    loc = KVWriteLoc(slots, swa_loc=slots, physical=True)
+    pool.set_kv_buffer(layer_id, loc, mark(numbers, shapes.k), mark(numbers, shapes.v))
+
+
+def read(pool: UnifiedPool, layer_id: int, slots: torch.Tensor) -> list[int]:
+    k, v = pool.read(layer_id, slots)
+    assert v is not None
+    assert torch.equal(unmark(k), unmark(v))
+    return unmark(k).tolist()
+
+
+def test_all_tensors_are_views_of_the_one_buffer(pool):
+    parts = pool.parts()
+
+    assert pool.bytes() == len(pool.buffer) == 12_345
+    assert {name: len(entries) for name, entries in parts.items()} == {
+        "unified": 1,
+        "full": 4,
+        "sliding": 2,
+        "state": 2,
+    }
+    address = pool.buffer.untyped_storage().data_ptr()
+    assert {each.tensor.untyped_storage().data_ptr() for each in pool.tensors()} == {address}
+
+
+def test_a_page_of_all_layers_is_one_run_of_bytes(pool):
+    slots = torch.arange(3 * PAGE, 4 * PAGE, device=pool.storage.device)
+    for layer_id in (0, 4):
+        write(pool, layer_id, slots, slots)
+
+    written = pool.buffer.nonzero().flatten()
+    page_bytes = PAGE * token_bytes(
+        num_layers=2, num_heads=2, head_dim=16, v_head_dim=8, dtype=torch.float8_e4m3fn
+    )
+    assert page_bytes == pool.full.page_bytes == 384
+    assert 3 * page_bytes <= written.min() <= written.max() < 4 * page_bytes
+
+
+def test_unmarked_slots_are_refused(pool):
+    slots = torch.tensor([5], device=pool.storage.device)
+    k, v = torch.ones(1, 2, 16), torch.ones(1, 2, 8)
+
+    with pytest.raises(PoolError, match="not marked physical") as refusal:
+        pool.set_kv_buffer(0, KVWriteLoc(slots), k, v)
+    assert "physical=True" in str(refusal.value.hint)
+    assert not pool.buffer.any()
+
+
+def test_host_tiers_and_copies_go_by_sub_pool(pool):
+    with pytest.raises(PoolError, match="by sub-pool"):
+        HostTier(pool, size=PAGE)
+    with pytest.raises(PoolError, match="bands of their own"):
+        pool.copy_pages(torch.tensor([1]), torch.tensor([2]))
+
+    assert HostTier(pool.sliding, size=2 * PAGE).bytes() == 2 * pool.sliding.page_bytes
+
+
+def test_what_does_not_fit_a_buffer_is_refused(storage):
+    with pytest.raises(PoolError, match="a buffer of 383 bytes holds no page of 384 bytes"):
+        page_major(storage.zeros((383,), torch.uint8), (0, 4), 2, storage)
+    band = SlotBand(storage.zeros((100,), torch.uint8), 10)
+    with pytest.raises(PoolError, match="does not fit 10 slots of 10 bytes, 0 of them used"):
+        band.zeros((1, 9, 2), torch.uint8)
+    with pytest.raises(PoolError, match=r"leave torch\.float32 unaligned"):
+        band.zeros((1, 10, 2), torch.float32)
+
+
+class Traffic:
+    """Requests and states over a unified pool, with what each of them should read."""
+
+    def __init__(self, seed: int) -> None:
+        self.choose = random.Random(seed)
+        self.pool = unified_pool(9_000, open_storage("cpu"))
+        assert self.pool.sliding is not None
+        self.moved: set[str] = set()
+        self.allocator = UnifiedAllocator(
+            len(self.pool.buffer),
+            PAGE,
+            full_token_bytes=self.pool.full.page_bytes // PAGE,
+            swa_token_bytes=self.pool.sliding.page_bytes // PAGE,
+            state_slot_bytes=STATE_BYTES,
+            move=self.move,
+        )
+        self.requests: list[torch.Tensor] = []
+        self.states: list[tuple[torch.Tensor, int]] = []
+
+    def move(self, moved: Move) -> None:
+        self.moved.add(moved.band)
+        self.pool.move(moved)
+
+    def step(self, number: int) -> None:
+        match self.choose.choice(["alloc", "alloc", "free", "window", "state", "drop"]):
+            case "alloc":
+                self.alloc()
+            case "free" if self.requests:
+                self.allocator.free(self.any_of(self.requests, keep=False))
+            case "window" if self.requests:
+                slots = self.any_of(self.requests, keep=True)
+                if bool((self.allocator.to_swa(slots[:1]) >= PAGE).all()):
+                    self.allocator.free_swa(slots[:PAGE])
+            case "state":
+                self.take_state(number % 250)
+            case "drop" if self.states:
+                self.slots.free(self.any_of(self.states, keep=False)[0])
+
+    @property
+    def slots(self) -> StateBand:
+        assert self.allocator.state_slots is not None
+        return self.allocator.state_slots
+
+    def any_of(self, held: list[Any], *, keep: bool) -> Any:
+        at = self.choose.randrange(len(held))
+        return held[at] if keep else held.pop(at)
+
+    def alloc(self) -> None:
+        slots = self.allocator.alloc(self.choose.randint(1, 3) * PAGE)
+        if slots is None:
+            return
+        write(self.pool, 0, self.allocator.to_full(slots), slots)
+        write(self.pool, 4, self.allocator.to_full(slots), slots + 7)
+        write(self.pool, 2, self.allocator.to_swa(slots), slots + 1)
+        self.requests.append(slots)
+
+    def take_state(self, number: int) -> None:
+        slot = self.slots.alloc(1)
+        if slot is None:
+            return
+        for part in self.state_parts():
+            part[:, self.slots.to_physical(slot)] = number
+        self.states.append((slot, number))
+
+    def state_parts(self) -> list[torch.Tensor]:
+        assert self.pool.state is not None
+        return [part.tensor for part in self.pool.state.slot_tensors()]
+
+    def check(self) -> None:
+        for slots in self.requests:
+            full, sliding = self.allocator.to_full(slots), self.allocator.to_swa(slots)
+            live = sliding >= PAGE
+            assert read(self.pool, 0, full) == slots.tolist()
+            assert read(self.pool, 4, full) == (slots + 7).tolist()
+            assert read(self.pool, 2, sliding[live]) == (slots[live] + 1).tolist()
+        for slot, number in self.states:
+            for part in self.state_parts():
+                assert part[:, self.slots.to_physical(slot)].unique().tolist() == [number]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_token_or_state_is_lost_when_pages_move(seed):
+    """Random requests over all three bands; compactions move pages under them."""
+    traffic = Traffic(seed)
+    for number in range(300):
+        traffic.step(number)
+        if number % 10 == 0:
+            traffic.check()
+
+    traffic.check()
+    assert traffic.moved == {"full", "swa", "state"}
+    assert traffic.allocator.verify_accounting() == []
