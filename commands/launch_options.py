@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from kvplan.errors import InputError
 from kvplan.planner import Launch, PlanInputs, read_inputs
 from kvplan.sizing.memory import MemoryInputs
+from kvplan.spec.server import ServerArgs
 
 # unknown options of these commands are SGLang's own flags, read by the launch parser
 SERVER_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -58,7 +60,7 @@ HostFreeGib = Annotated[
 ]
 
 
-class LaunchOptions(NamedTuple):
+class LaunchOptions(msgspec.Struct, frozen=True):
     """What the command line says of a launch."""
 
     words: Sequence[str] | None
@@ -73,7 +75,7 @@ class LaunchOptions(NamedTuple):
     memory: MemoryInputs
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """A launch that was read, and the notes about words that have no say in it."""
 
     launch: Launch
@@ -81,7 +83,7 @@ class Asked(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """What a launch line or file says."""
 
     model: str | None = None
@@ -200,7 +202,7 @@ def written_launch(options: LaunchOptions) -> Written:
     warnings = tuple(f"{remark.where}: {remark.text}" for remark in launch.warnings)
     unknown = tuple(f"'{name}' is known only when it runs" for name in launch.unresolved)
     written = from_fields(launch.args, launch.ignored, tuple(launch.unmodelled), warnings + unknown)
-    return written._replace(model=launch.model_path)
+    return msgspec.structs.replace(written, model=launch.model_path)
 
 
 def from_fields(
@@ -209,7 +211,13 @@ def from_fields(
     unmodelled: tuple[str, ...],
     warnings: tuple[str, ...],
 ) -> Written:
-    """Server arguments without the two that name models."""
-    server = {name: value for name, value in fields.items() if name != "model_path"}
+    """Server arguments without the two that name models, and without those that no plan follows."""
+    modelled = frozenset(ServerArgs.__struct_fields__)
+    server = {name: value for name, value in fields.items() if name in modelled}
     draft = server.pop("speculative_draft_model_path", None)
-    return Written(fields.get("model_path"), draft, server, ignored, unmodelled, warnings)
+    others = tuple(name for name in fields if name not in modelled | {"model_path", "device"})
+    notes = tuple(
+        f"'{name}' may change sizes in ways that the plan does not model" for name in others
+    )
+    ignored = (*ignored, "device") if "device" in fields else ignored
+    return Written(fields.get("model_path"), draft, server, ignored, unmodelled, warnings + notes)

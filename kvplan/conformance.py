@@ -91,7 +91,7 @@ def answer(case: Case) -> dict[str, Any]:
         "pool": pool_answer(sized.pool),
     }
     if sized.resolved.hicache.enabled:
-        reply["host"] = [each._asdict() | {"bytes": each.num_bytes} for each in host]
+        reply["host"] = [msgspec.structs.asdict(each) | {"bytes": each.num_bytes} for each in host]
     return reply
 
 
@@ -145,7 +145,7 @@ def resolved_answer(resolved: Resolved) -> dict[str, Any]:
 
 
 def reserves_answer(resolved: Resolved) -> dict[str, Any]:
-    needs = reserves(resolved)._asdict()
+    needs = msgspec.structs.asdict(reserves(resolved))
     needs["req_to_token_row_width"] = needs.pop("row_width")
     return needs
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
@@ -12,7 +14,7 @@ from kvplan.scalars import ScalarTrap, read_scalar
 STRUCTURED = ("[", "{", '"', "'")
 
 
-class Override(NamedTuple):
+class Override(msgspec.Struct, frozen=True):
     """One `--set`: the dotted key it sets, the value, and the words of the command line."""
 
     key: str

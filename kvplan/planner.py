@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory: MemoryInputs = MemoryInputs()
 
 
-class Launch(NamedTuple):
+class Launch(msgspec.Struct, frozen=True):
     """Parsed inputs: everything that a sizing needs, without a file behind it."""
 
     model: ModelSpec
@@ -46,7 +46,7 @@ class Launch(NamedTuple):
     preset_fields: frozenset[str] = frozenset()
 
 
-class Planned(NamedTuple):
+class Planned(msgspec.Struct, frozen=True):
     """The outcome, and what it rests on."""
 
     outcome: Plan | NoStart
@@ -103,7 +103,8 @@ def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Overr
         data["draft"] = msgspec.to_builtins(launch.draft)
     document = Document(data, "--set", lambda path, _key: f"--set {'.'.join(map(str, path))}")
     changed = apply(document, [sectioned(override) for override in overrides])
-    return launch._replace(
+    return msgspec.structs.replace(
+        launch,
         model=changed.convert(ModelSpec, ("model",)),
         gpu=changed.convert(GpuSpec, ("gpu",)),
         args=changed.convert(ServerArgs, ("server",)),
@@ -117,7 +118,7 @@ def sectioned(override: Override) -> Override:
     first, *rest = override.key.split(".")
     if first in SECTIONS and rest:
         return override
-    return override._replace(key=f"server.{override.key}")
+    return msgspec.structs.replace(override, key=f"server.{override.key}")
 
 
 def plan(launch: Launch) -> Planned:

@@ -40,7 +40,7 @@ def scale_down(plan: Plan) -> Plan:
     """A plan with the same slots everywhere and as little in them as the layout allows."""
     widths = msgspec.structs.replace(plan.resolved.widths, attn_tp=1)
     resolved = msgspec.structs.replace(plan.resolved, widths=widths)
-    return plan._replace(
+    return msgspec.structs.replace(plan,
         model=scaled_model(plan.model, resolved),
         draft=plan.draft and scaled_model(plan.draft, resolved),
         resolved=resolved,
@@ -60,10 +60,10 @@ def scaled_stage(planned: StagePlan, resolved: Resolved) -> StagePlan:
     layers = first_layers(stage)
     if stage.model.sparse is not None:
         local = [each for each in stage.model.sparse.sparse_layers if each in stage.span]
-        layers = layers._replace(full=tuple(local[:1]) or layers.full)
+        layers = msgspec.structs.replace(layers, full=tuple(local[:1]) or layers.full)
         model = msgspec.structs.replace(model, sparse=first_sparse(stage.model.sparse, local))
-    return planned._replace(
-        stage=stage._replace(
+    return msgspec.structs.replace(planned,
+        stage=msgspec.structs.replace(stage,
             model=model,
             draft=stage.draft and scaled_model(stage.draft, resolved),
             resolved=resolved,

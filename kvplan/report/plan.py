@@ -90,7 +90,9 @@ def plan_report(
         },
         "ledger": ledger_report(ledger(plan, narrowest)),
         "origins": origins(plan, narrowest),
-        "host": [pool._asdict() | {"bytes": pool.num_bytes} for pool in narrowest.host],
+        "host": [
+            msgspec.structs.asdict(pool) | {"bytes": pool.num_bytes} for pool in narrowest.host
+        ],
     }
     if all_ranks:
         report["stages"] = [stage_report(plan, stage) for stage in plan.stages]
@@ -111,7 +113,7 @@ def refusal_report(refused: NoStart) -> dict[str, Any]:
             "need_bytes": shortage.need_bytes,
             "engine_suggests_mem_fraction_static": shortage.engine_fraction,
         },
-        "cures": [cure._asdict() | {"text": cure.sentence()} for cure in found],
+        "cures": [msgspec.structs.asdict(cure) | {"text": cure.sentence()} for cure in found],
         "otherwise": None if found else last_resort(refused),
     }
 
@@ -130,7 +132,7 @@ def launch_report(plan: Plan | NoStart) -> dict[str, Any]:
         "draft": plan.draft.name if plan.draft else None,
         "gpu": {"name": plan.gpu.name, "memory_mib": plan.gpu.memory_mib},
         "resolved": resolved_report(plan.resolved),
-        "reserves": plan.reserves._asdict(),
+        "reserves": msgspec.structs.asdict(plan.reserves),
         "memory": {
             "pre_load_gib": memory.pre_load_gib,
             "post_load_gib": memory.post_load_gib,
@@ -186,13 +188,13 @@ def pool_report(plan: Plan, stage: StagePlan) -> dict[str, Any]:
 
 
 def limit_report(limit: Limit) -> dict[str, Any]:
-    report = limit._asdict()
-    report["remedies"] = [remedy._asdict() for remedy in limit.remedies]
+    report = msgspec.structs.asdict(limit)
+    report["remedies"] = [msgspec.structs.asdict(remedy) for remedy in limit.remedies]
     return report
 
 
 def capacity_report(capacity: Capacity) -> dict[str, Any]:
-    return dict(capacity._asdict())
+    return dict(msgspec.structs.asdict(capacity))
 
 
 def ledger_report(books: Ledger) -> dict[str, Any]:

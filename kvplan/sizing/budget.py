@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.sizing.recurrent import StatePool, size_state
 from kvplan.sizing.shortage import Shortage
@@ -11,14 +12,14 @@ from kvplan.sizing.stage import Stage
 from kvplan.units import GIB
 
 
-class Memory(NamedTuple):
+class Memory(msgspec.Struct, frozen=True):
     """Free GiB before and after the weights are in place, the minimum over the ranks."""
 
     pre_load_gib: float
     post_load_gib: float
 
 
-class Budget(NamedTuple):
+class Budget(msgspec.Struct, frozen=True):
     """What the KV pools may take, and what was set aside before them."""
 
     num_bytes: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.plan import Plan
 from kvplan.units import ceil_page
 
 
-class Capacity(NamedTuple):
+class Capacity(msgspec.Struct, frozen=True):
     """Requests of one context length that fit at once, and what stops the next one."""
 
     context_tokens: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing import layout
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
@@ -12,7 +12,7 @@ from kvplan.sizing.stage import Stage
 from kvplan.spec.model import Mha, Mla
 
 
-class CellTerm(NamedTuple):
+class CellTerm(msgspec.Struct, frozen=True):
     """One part of the bytes that a token takes."""
 
     name: str
@@ -20,7 +20,7 @@ class CellTerm(NamedTuple):
     formula: str
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True):
     """All bytes that one more token takes on one rank."""
 
     num_bytes: int | float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.sizing.cell import Cell, CellTerm
 from kvplan.sizing.resolved import Resolved
@@ -21,7 +22,7 @@ RINGS = {4: 8, 128: 128}  # compression state a ring holds, per ratio
 SPECULATIVE_RINGS = {4: 16, 128: 256}
 
 
-class CompressedPools(NamedTuple):
+class CompressedPools(msgspec.Struct, frozen=True):
     """Tokens of the full, sliding and compressed pools, and slots of the c4 state."""
 
     full_tokens: int

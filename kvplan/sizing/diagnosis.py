@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ GROWS_WITH = {
 HIGHEST_PERCENT = {"mamba_full_memory_ratio": 2000, "swa_full_tokens_ratio": 100}
 
 
-class Cure(NamedTuple):
+class Cure(msgspec.Struct, frozen=True):
     """A change that lets the launch start. `action` is raise, lower or set."""
 
     flag: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.spec.model import ModelSpec
 
@@ -10,7 +10,7 @@ EAGLE_LIKE = frozenset({"EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE"})
 BLOCK_DRAFTS = frozenset({"DFLASH", "DSPARK"})
 
 
-class DraftLayers(NamedTuple):
+class DraftLayers(msgspec.Struct, frozen=True):
     """Layers of the draft's KV; sliding ones live at the sliding pool's length."""
 
     total: int
@@ -18,7 +18,7 @@ class DraftLayers(NamedTuple):
     banded: int = 0  # sliding geometry kept at the full pool's length
 
 
-class DraftForm(NamedTuple):
+class DraftForm(msgspec.Struct, frozen=True):
     """What the engine makes of a full model that it loads as a draft: its MTP head."""
 
     layers: int | None = None  # None: as many MTP layers as the checkpoint has

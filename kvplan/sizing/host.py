@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.cell import target_terms
@@ -18,7 +18,7 @@ HOST_RESERVE_BYTES = 10 * GIB  # left to the machine before any host pool
 ALLOCATION_SLACK = 0.05  # page rounding and staging buffers beside the pools
 
 
-class Mirrored(NamedTuple):
+class Mirrored(msgspec.Struct, frozen=True):
     """A device pool that the host mirrors."""
 
     pool: str  # kv, sliding, state
@@ -32,7 +32,7 @@ class Mirrored(NamedTuple):
         return (self.slots + self.page_size) * self.bytes_per_token
 
 
-class HostPool(NamedTuple):
+class HostPool(msgspec.Struct, frozen=True):
     """Slots of one host pool in tokens (or states), and its bytes."""
 
     pool: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.sizing.compressed_tensors import ring_tensors
 from kvplan.sizing.draft_tensors import draft_tensors
@@ -38,7 +39,7 @@ TITLES = {
 POOL_TITLES = {"kv": "KV", "full": "full KV", "sliding": "sliding KV", "state": "snapshots"}
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True):
     """One use of the card's memory."""
 
     name: str
@@ -47,7 +48,7 @@ class Entry(NamedTuple):
     note: str = ""
 
 
-class Ledger(NamedTuple):
+class Ledger(msgspec.Struct, frozen=True):
     """All uses of one card, largest concerns first as they are allocated."""
 
     total_bytes: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,14 +14,14 @@ HIGHEST_FRACTION = 0.99
 HALVED_KV = {"bfloat16": "float8_e4m3fn", "float16": "float8_e4m3fn", "float32": "float8_e4m3fn"}
 
 
-class Remedy(NamedTuple):
+class Remedy(msgspec.Struct, frozen=True):
     """A changed flag and the value that it gives."""
 
     flag: str
     value: int
 
 
-class Limit(NamedTuple):
+class Limit(msgspec.Struct, frozen=True):
     """One quantity: its value, what binds it, and what would raise it."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -30,7 +30,7 @@ class MemoryInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     host_free_gib: Gib | None = None  # free host memory, for the hierarchical cache
 
 
-class MemoryEstimate(NamedTuple):
+class MemoryEstimate(msgspec.Struct, frozen=True):
     """Free memory of the fullest rank, and what had to be assumed for it."""
 
     memory: Memory

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.resolved import Resolved
 
 
-class Nvfp4Layouts(NamedTuple):
+class Nvfp4Layouts(msgspec.Struct, frozen=True):
     """Linear scales serve dequantisation and 12.x, native ones the 10.x decode kernels."""
 
     linear: bool

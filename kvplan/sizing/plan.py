@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.budget import Budget, Memory, kv_budget
@@ -16,7 +16,7 @@ from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
 
 
-class StagePlan(NamedTuple):
+class StagePlan(msgspec.Struct, frozen=True):
     """One pipeline stage: what it could hold alone, and what it holds beside the others."""
 
     stage: Stage
@@ -24,7 +24,7 @@ class StagePlan(NamedTuple):
     host: tuple[HostPool, ...]
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """A launch that starts: the pools of every stage."""
 
     model: ModelSpec
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
         return self.max_running_requests + self.resolved.decode_extra_slots + 1
 
 
-class NoStart(NamedTuple):
+class NoStart(msgspec.Struct, frozen=True):
     """A launch that the engine refuses for want of memory, and on which stage."""
 
     model: ModelSpec
@@ -64,7 +64,7 @@ class NoStart(NamedTuple):
     shortage: Shortage
 
 
-class Profile(NamedTuple):
+class Profile(msgspec.Struct, frozen=True):
     """A stage before any bound from outside: its budget and what that holds."""
 
     stage: Stage

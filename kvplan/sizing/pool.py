@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.budget import Budget, Memory, kv_budget
 from kvplan.sizing.cell import Cell, dense_cell
@@ -22,7 +22,7 @@ from kvplan.units import floor_page
 INT64_MAX = 2**63 - 1
 
 
-class StagePool(NamedTuple):
+class StagePool(msgspec.Struct, frozen=True):
     """Capacities of one stage. `tokens` is the engine's max_total_num_tokens."""
 
     budget: Budget

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import stage_range, state_bytes_per_layer
@@ -14,7 +15,7 @@ from kvplan.units import GIB, MIB
 BASE_SLOTS = 3  # per running request with a radix cache: running, and two being cached
 
 
-class StatePool(NamedTuple):
+class StatePool(msgspec.Struct, frozen=True):
     """`max_mamba_cache_size` slots and what they take, all in bytes of one rank."""
 
     slots: int

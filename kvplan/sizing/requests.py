@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.recurrent import StatePool
 from kvplan.sizing.resolved import Resolved
@@ -12,7 +12,7 @@ TOKENS_PER_CONTEXT = 512  # requests the engine expects to share one context of 
 DEFAULT_RANGE = (2048, 4096)
 
 
-class RequestBound(NamedTuple):
+class RequestBound(msgspec.Struct, frozen=True):
     """One upper bound on max_running_requests of a DP rank."""
 
     name: str
@@ -20,7 +20,7 @@ class RequestBound(NamedTuple):
     flag: str
 
 
-class Requests(NamedTuple):
+class Requests(msgspec.Struct, frozen=True):
     """max_running_requests of one DP rank, with every bound on it."""
 
     max_running: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.resolved import Resolved, Speculation
 from kvplan.units import ceil_div, ceil_page
@@ -10,7 +10,7 @@ from kvplan.units import ceil_div, ceil_page
 ROW_HEADROOM = 4  # positions past the context that every row keeps
 
 
-class Reserves(NamedTuple):
+class Reserves(msgspec.Struct, frozen=True):
     """Lengths in tokens of one request, as the engine sizes rows and decode steps."""
 
     alloc_page_size: int

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from typing import assert_never
+
+import msgspec
 
 from kvplan.errors import CombinationError, InputError
 from kvplan.spec.model import ModelSpec
@@ -22,7 +24,7 @@ from kvplan.spec.state import (
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-class StageLayers(NamedTuple):
+class StageLayers(msgspec.Struct, frozen=True):
     """Layer ids of one pipeline stage, by what they keep for a token or a request."""
 
     full: tuple[int, ...]
@@ -31,7 +33,7 @@ class StageLayers(NamedTuple):
     indexer: tuple[int, ...]  # DSA layers that own index keys
 
 
-class StateShapes(NamedTuple):
+class StateShapes(msgspec.Struct, frozen=True):
     """One slot of one linear layer on one rank: conv windows and the recurrent state."""
 
     conv: tuple[tuple[int, int], ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class Shortage(NamedTuple):
+class Shortage(msgspec.Struct, frozen=True):
     """Too little memory. `engine_fraction` is the mem_fraction_static that the engine names."""
 
     what: str  # weights, state, sliding pool, tokens, requests

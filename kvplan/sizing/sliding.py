@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing import layout
 from kvplan.sizing.cell import Cell, CellTerm, block_draft_bytes
@@ -18,7 +18,7 @@ from kvplan.units import GIB, ceil_page, floor_page
 EVICTION_INTERVAL = 128  # SGLANG_SWA_EVICTION_INTERVAL: tokens between two releases
 
 
-class TwoPools(NamedTuple):
+class TwoPools(msgspec.Struct, frozen=True):
     """Tokens of the full and the sliding pool."""
 
     full_tokens: int
@@ -26,7 +26,7 @@ class TwoPools(NamedTuple):
     mode: str  # ratio, request cap, all sliding
 
 
-class SlidingCell(NamedTuple):
+class SlidingCell(msgspec.Struct, frozen=True):
     """Bytes of one token on each side; draft layers count on the side they live on."""
 
     full_bytes: int  # full layers, and drafts with full KV

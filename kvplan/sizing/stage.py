@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from kvplan.sizing.drafts import DraftLayers, draft_layers
@@ -12,7 +10,7 @@ from kvplan.sizing.shapes import StageLayers, kv_heads_per_rank, stage_layers, s
 from kvplan.spec.model import Mha, ModelSpec
 
 
-class Stage(NamedTuple):
+class Stage(msgspec.Struct, frozen=True):
     """What all sizing of one stage starts from."""
 
     model: ModelSpec

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+import msgspec
 
 DTYPE_BYTES = {
     "int64": 8,
@@ -19,7 +20,7 @@ DTYPE_BYTES = {
 }
 
 
-class TensorPlan(NamedTuple):
+class TensorPlan(msgspec.Struct, frozen=True):
     """`copies` tensors alike, mostly one a layer. A view has a stride and owns no bytes."""
 
     pool: str

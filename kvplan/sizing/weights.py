@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.errors import InputError
 from kvplan.sizing.resolved import ParallelWidths
@@ -14,7 +15,7 @@ INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 PUBLISHED_SPREAD = 0.01  # padding, repacked layouts and buffers beside the checkpoint's tensors
 
 
-class RankWeights(NamedTuple):
+class RankWeights(msgspec.Struct, frozen=True):
     """Bytes of the weights on one rank, with their range and where the figure comes from."""
 
     num_bytes: int

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 Unless = Literal["any", "base"]
 
 
-class BackendRow(NamedTuple):
+class BackendRow(msgspec.Struct, frozen=True):
     """Default attention backend by card family ("*": any other); where None, the general rule.
 
     `unless` says which given backend keeps the row out: any of the three, or the base one.
@@ -18,7 +20,7 @@ class BackendRow(NamedTuple):
     unless: Unless = "base"
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True):
     """Backends that an architecture runs on: both phases, or the base backend only."""
 
     backends: frozenset[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.provenance import Origin, given
 from kvplan.sizing.resolve import backends as choose
@@ -27,7 +27,7 @@ OVERLAP_STATES = Origin("derived", "overlap", "plain states are cached without i
 RADIX_DETERMINISTIC = Origin("derived", "deterministic", "no reproducible radix cache there")
 
 
-class Attention(NamedTuple):
+class Attention(msgspec.Struct, frozen=True):
     """Settled backends and everything that hangs on them; dtype is the engine's word, or auto."""
 
     backends: Backends

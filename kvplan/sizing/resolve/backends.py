@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.provenance import GIVEN, Origin
@@ -20,7 +20,7 @@ BY_MODEL = Origin("default", "backend-by-model")
 NO_E5M2 = Origin("derived", "backend-by-dtype", "fa3 reads no fp8_e5m2")
 
 
-class Backends(NamedTuple):
+class Backends(msgspec.Struct, frozen=True):
     """The base backend, the two that a phase may have of its own, and the draft's."""
 
     base: str | None
@@ -58,9 +58,9 @@ def model_backends(
     unset = asked.base is None and asked.prefill is None and asked.decode is None
     name = model.architecture
     if model.compressed is not None:
-        return asked._replace(base="dsv4"), BY_MODEL
+        return msgspec.structs.replace(asked, base="dsv4"), BY_MODEL
     if launch.dsa and unset:
-        return asked._replace(base="dsa"), BY_MODEL
+        return msgspec.structs.replace(asked, base="dsa"), BY_MODEL
     if name == "KimiK3ForConditionalGeneration":
         return kimi_k3(launch, asked, unset), BY_MODEL
     if name in arch.KIMI_HYBRID:
@@ -71,10 +71,14 @@ def model_backends(
         paged = pages_states(launch, radix)
         default = general_default(launch, page_size)
         base = "trtllm_mha" if default == "trtllm_mha" and paged else "triton"
-        return asked._replace(base=base), BY_MODEL
+        return msgspec.structs.replace(asked, base=base), BY_MODEL
     if name in arch.QWEN3_VL and large_hopper(launch) and asked.base is None:
-        return asked._replace(decode=asked.decode or "flashinfer"), BY_MODEL
-    found = asked if asked.base is not None else asked._replace(base=row_backend(launch, unset))
+        return msgspec.structs.replace(asked, decode=asked.decode or "flashinfer"), BY_MODEL
+    found = (
+        asked
+        if asked.base is not None
+        else msgspec.structs.replace(asked, base=row_backend(launch, unset))
+    )
     return found, BY_MODEL
 
 
@@ -110,17 +114,17 @@ def kimi_k3(launch: Launch, asked: Backends, unset: bool) -> Backends:
     if (args.dcp_size or 1) > 1:
         prefill, decode = asked.pair
         if decode in (None, "cutedsl_mla"):
-            asked = asked._replace(prefill="trtllm_mla", decode="cutedsl_mla")
+            asked = msgspec.structs.replace(asked, prefill="trtllm_mla", decode="cutedsl_mla")
         elif decode == "aiter":
             prefill = "triton" if prefill == "triton" else "aiter"
-            asked = asked._replace(prefill=prefill, decode="aiter")
+            asked = msgspec.structs.replace(asked, prefill=prefill, decode="aiter")
         else:
             raise CombinationError(
                 f"Kimi-K3 with dcp_size > 1 decodes on cutedsl_mla or aiter, not {decode}",
                 hint="leave decode_attention_backend open",
             )
     elif unset and launch.gpu.sm in (100, 103):
-        asked = asked._replace(prefill="trtllm_mla", decode="trtllm_mla")
+        asked = msgspec.structs.replace(asked, prefill="trtllm_mla", decode="trtllm_mla")
     return kimi_draft(launch, asked)
 
 
@@ -128,7 +132,7 @@ def kimi_draft(launch: Launch, asked: Backends) -> Backends:
     """A DSpark draft of the Kimi hybrids is dense: it takes trtllm_mha on SM 10.x."""
     dspark = launch.args.speculative_algorithm == "DSPARK"
     if dspark and asked.draft is None and launch.family == "sm100":
-        return asked._replace(draft="trtllm_mha")
+        return msgspec.structs.replace(asked, draft="trtllm_mha")
     return asked
 
 
@@ -136,13 +140,17 @@ def nemotron_h(launch: Launch, asked: Backends) -> Backends:
     """Nemotron-H on Blackwell: trtllm_mha on SM 10.x, triton for trees and elsewhere."""
     algorithm = launch.args.speculative_algorithm
     if algorithm is None:
-        return asked._replace(base="trtllm_mha") if launch.family == "sm100" else asked
+        return (
+            msgspec.structs.replace(asked, base="trtllm_mha") if launch.family == "sm100" else asked
+        )
     if nemotron_chain(launch):
         drafts = algorithm in ("EAGLE", "NEXTN", "DSPARK")
         draft = asked.draft or ("trtllm_mha" if drafts else None)
-        return asked._replace(base="trtllm_mha", draft=draft)
+        return msgspec.structs.replace(asked, base="trtllm_mha", draft=draft)
     drafts = algorithm in ("EAGLE", "NEXTN", "DFLASH", "DSPARK")
-    return asked._replace(base="triton", draft=asked.draft or ("flashinfer" if drafts else None))
+    return msgspec.structs.replace(
+        asked, base="triton", draft=asked.draft or ("flashinfer" if drafts else None)
+    )
 
 
 def nemotron_chain(launch: Launch) -> bool:
@@ -195,7 +203,7 @@ def deterministic(launch: Launch, asked: Backends) -> Backends:
             f"deterministic inference of {launch.model.architecture} does not run on {base}",
             hint=f"one of: {', '.join(sorted(allowed))}",
         )
-    return asked._replace(base=base)
+    return msgspec.structs.replace(asked, base=base)
 
 
 def default_backend(
@@ -203,7 +211,7 @@ def default_backend(
 ) -> tuple[Backends, Origin]:
     """Fill the base backend: both phases on one backend name it, else the general default."""
     if backends.prefill is not None and backends.prefill == backends.decode:
-        return backends._replace(base=backends.prefill), origin
+        return msgspec.structs.replace(backends, base=backends.prefill), origin
     if backends.base is None:
         base = general_default(launch, page_size)
         kind = "MLA" if launch.mla else "MHA"
@@ -211,7 +219,7 @@ def default_backend(
         found = Origin(
             "default", "backend-by-card", "{0} on {1}", (kind, launch.family), assumed=hip
         )
-        return backends._replace(base=base), found
+        return msgspec.structs.replace(backends, base=base), found
     return backends, origin
 
 
@@ -220,7 +228,7 @@ def after_default(
 ) -> tuple[Backends, Origin]:
     """cutedsl_mla only decodes; fa3 reads no fp8_e5m2."""
     if backends.any_is("cutedsl_mla") and backends.prefill is None:
-        backends = backends._replace(prefill="trtllm_mla")
+        backends = msgspec.structs.replace(backends, prefill="trtllm_mla")
     if backends.base == "fa3" and launch.args.kv_cache_dtype == "fp8_e5m2":
-        return backends._replace(base="triton"), NO_E5M2
+        return msgspec.structs.replace(backends, base="triton"), NO_E5M2
     return backends, GIVEN if backends.base == asked.base else origin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.provenance import GIVEN, Origin, given
@@ -12,7 +12,7 @@ DEFAULT_MAX_PREFILL_TOKENS = 16384
 LARGE_TP = 4
 
 
-class MemoryClass(NamedTuple):
+class MemoryClass(msgspec.Struct, frozen=True):
     """Defaults of cards with less than `below_mib` of memory."""
 
     below_mib: float

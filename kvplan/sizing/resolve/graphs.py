@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.sizing.provenance import GIVEN, Origin
 from kvplan.sizing.resolve.chunked_prefill import LARGE_TP, memory_class
@@ -36,7 +37,7 @@ RUNNING_LIMIT_ARCHITECTURES = frozenset(
 RUNNING_LIMIT = 512
 
 
-class Graphs(NamedTuple):
+class Graphs(msgspec.Struct, frozen=True):
     """What is captured; `prefill_backend` is None where prefill runs without a graph."""
 
     decode_max_bs: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import Mla, ModelSpec
@@ -14,7 +16,7 @@ FAMILIES: dict[int, Family] = {8: "sm80", 9: "sm90", 10: "sm100", 11: "sm110", 1
 BLACKWELL: frozenset[Family] = frozenset({"sm100", "sm110", "sm120"})
 
 
-class Launch(NamedTuple):
+class Launch(msgspec.Struct, frozen=True):
     """The inputs of a resolution and what many rules ask of them."""
 
     args: ServerArgs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.provenance import GIVEN, Origin
@@ -17,7 +17,7 @@ DEFAULT_TRACK_INTERVAL = 256
 STATE_CHUNK = 64  # tokens between two states that prefill can cache
 
 
-class StateCache(NamedTuple):
+class StateCache(msgspec.Struct, frozen=True):
     """Strategy (None: no recurrent state) and whether it forbids the overlapped schedule."""
 
     strategy: MambaStrategy | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.sizing.provenance import Origin
 from kvplan.sizing.resolve.backends import Backends
@@ -10,7 +10,7 @@ from kvplan.sizing.resolve.launch import Launch
 from kvplan.sizing.resolve.parallel import Layout
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True):
     """What an algorithm's rule sees: the launch, its ranks, its backends and its page."""
 
     launch: Launch
@@ -19,7 +19,7 @@ class Setting(NamedTuple):
     page: int
 
 
-class Numbers(NamedTuple):
+class Numbers(msgspec.Struct, frozen=True):
     """Resolved steps, branches and draft tokens, and where they came from."""
 
     steps: int | None

@@ -56,7 +56,8 @@ def backend_page(
     launch: Launch, backends: Backends, page: int | None, origin: Origin
 ) -> tuple[int, Origin]:
     """The page size that the attention backends leave of it."""
-    if not CONSTRAINED.isdisjoint(backends):
+    named = (backends.base, backends.prefill, backends.decode, backends.draft)
+    if not CONSTRAINED.isdisjoint(named):
         for backend, fields, allowed, otherwise in BACKEND_PAGES:
             if page in allowed or backend not in [getattr(backends, field) for field in fields]:
                 continue

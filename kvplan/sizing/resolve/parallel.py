@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.resolve.launch import Launch
@@ -26,7 +26,7 @@ PREFILL_CP_ARCHITECTURES = frozenset(
 )
 
 
-class Layout(NamedTuple):
+class Layout(msgspec.Struct, frozen=True):
     """Ranks of each kind, and the two widths that the launch named before prefill CP moved them."""
 
     tp: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kvplan.errors import CombinationError
 from kvplan.sizing.resolve import architectures as arch
 from kvplan.sizing.resolve.backends import Backends
@@ -98,7 +100,7 @@ def nvfp4_backends(launch: Launch, backends: Backends) -> Backends:
         )
     if backends.decode not in (None, "trtllm_mha"):
         raise CombinationError(f"an nvfp4 cache decodes on trtllm_mha, not {backends.decode}")
-    return backends._replace(prefill=prefill, decode="trtllm_mha")
+    return msgspec.structs.replace(backends, prefill=prefill, decode="trtllm_mha")
 
 
 def check_backends(launch: Launch, layout: Layout, backends: Backends, kv_dtype: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.provenance import GIVEN, PRESET, Origin, given
@@ -36,7 +37,7 @@ STATE_SLOTS = Origin("derived", "state-slots", "from the state memory")
 WIDTHS = Origin("default", "parallel", "one rank")
 
 
-class Steps(NamedTuple):
+class Steps(msgspec.Struct, frozen=True):
     """What one prefill and decode step hold, and what the card keeps free for them."""
 
     chunk: int
@@ -80,13 +81,13 @@ def resolve(
         launch, steps.chunk, layout.attn_dp, origins["chunked_prefill_size"]
     )
     if layout.pp > 1 and attention.overlap:
-        attention = attention._replace(overlap=False)
+        attention = msgspec.structs.replace(attention, overlap=False)
         origins["overlap_schedule"] = OVERLAP_PIPELINE
     drafting, more = speculation(Setting(launch, layout, attention.backends, attention.page))
     origins.update(more)
     refusals.check_hisparse(launch, attention.radix)
     chunked_prefill.check_chunk(chunk, attention.page, args.disaggregation_mode or "null")
-    steps = steps._replace(chunk=chunk, mem_fraction=fraction)
+    steps = msgspec.structs.replace(steps, chunk=chunk, mem_fraction=fraction)
     resolved = assemble(launch, layout, steps, attention, drafting, host, origins)
     mark_presets(origins, preset_fields)
     return resolved
