@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.interleaved import InterleavedAllocator
@@ -18,20 +18,31 @@ from kvplan.pools.rows import RequestRows
 from kvplan.pools.storage import open_storage
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 Trace = dict[str, Any]
 Op = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Where a trace is replayed, and by which code."""
+
+    device: str
+    backend: Backend
+
 
 FNV_OFFSET = 1469598103934665603
 FNV_PRIME = 1099511628211
 MASK_64 = (1 << 64) - 1
 
 
-def replay_trace(trace: Trace, *, backend: Backend | str = Backend.REFERENCE) -> list[str]:
+def replay_trace(
+    trace: Trace, *, backend: Backend | str = Backend.REFERENCE, device: str = "cpu"
+) -> list[str]:
     """What kvplan's allocator answers otherwise than a recorded trace (golden `allocators`)."""
     kind = known(trace["allocator"], BUILD, "allocator")
-    pool = BUILD[kind](trace, Backend(backend))
+    pool = BUILD[kind](trace, Place(device, Backend(backend)))
     differences: list[str] = []
     before: Op = AFTER[kind](pool)
     for index, op in enumerate(trace["ops"]):
@@ -85,10 +96,10 @@ def checksum(ids: list[int]) -> str:
     return f"{state:016x}"
 
 
-def ids(numbers: list[int]) -> Tensor:
+def ids(numbers: list[int], device: torch.device | None = None) -> Tensor:
     import torch
 
-    return torch.tensor(numbers, dtype=torch.int64)
+    return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
 def out(slots: Tensor | None) -> Op:
@@ -99,81 +110,77 @@ def done(_: None) -> Op:
     return {}
 
 
-def lens(op: Op) -> tuple[Tensor, Tensor, Tensor]:
-    return ids(op["prefix_lens"]), ids(op["seq_lens"]), ids(op["last_loc"])
+def extend(pool: Any, op: Op, method: str = "alloc_extend", **more: Any) -> Op:
+    vectors = [ids(op[name], pool.device) for name in ("prefix_lens", "seq_lens", "last_loc")]
+    on_host = {f"{name}_cpu": ids(op[name]) for name in ("prefix_lens", "seq_lens")}
+    return out(getattr(pool, method)(*vectors, **on_host, **more))
 
 
-def build_swa(trace: Trace, backend: Backend) -> SlidingAllocator | RingAllocator:
-    if trace.get("ring_size") is not None:
-        rows = RequestRows(trace["rows"], 1, storage=open_storage("cpu"))
-        return RingAllocator(
-            trace["size"],
-            trace["page_size"],
-            ring_size=trace["ring_size"],
-            rows=rows,
-            need_sort=trace["need_sort"],
-            backend=backend,
-        )
-    return SlidingAllocator(
-        trace["size"],
-        trace["size_swa"],
-        trace["page_size"],
-        need_sort=trace["need_sort"],
-        backend=backend,
-    )
+def decode(pool: Any, op: Op) -> Op:
+    seq_lens, last_loc = ids(op["seq_lens"], pool.device), ids(op["last_loc"], pool.device)
+    return out(pool.alloc_decode(seq_lens, last_loc, seq_lens_cpu=ids(op["seq_lens"])))
 
 
 def extend_interleaved(pool: InterleavedAllocator, op: Op) -> Op:
     bases = list(op["rotation_bases"])
-    answer = out(pool.alloc_extend(*lens(op), rotation_bases=bases))
-    answer["resolved_bases"] = None if answer["out"] is None else bases
-    return answer
+    answer = extend(pool, op, rotation_bases=bases)
+    return answer | {"resolved_bases": None if answer["out"] is None else bases}
 
 
-BUILD: dict[str, Callable[[Trace, Backend], Any]] = {
-    "token": lambda trace, _: TokenAllocator(trace["size"], need_sort=trace["need_sort"]),
-    "paged": lambda trace, backend: PagedAllocator(
-        trace["size"], trace["page_size"], need_sort=trace["need_sort"], backend=backend
+def build_swa(trace: Trace, place: Place) -> SlidingAllocator | RingAllocator:
+    size, page_size, options = trace["size"], trace["page_size"], paged_options(trace, place)
+    if trace.get("ring_size") is None:
+        return SlidingAllocator(size, trace["size_swa"], page_size, **options)
+    rows = RequestRows(trace["rows"], 1, storage=open_storage("cpu"))
+    return RingAllocator(size, page_size, ring_size=trace["ring_size"], rows=rows, **options)
+
+
+def paged_options(trace: Trace, place: Place) -> dict[str, Any]:
+    return {"need_sort": trace["need_sort"], "device": place.device, "backend": place.backend}
+
+
+BUILD: dict[str, Callable[[Trace, Place], Any]] = {
+    "token": lambda trace, place: TokenAllocator(
+        trace["size"], need_sort=trace["need_sort"], device=place.device
+    ),
+    "paged": lambda trace, place: PagedAllocator(
+        trace["size"], trace["page_size"], **paged_options(trace, place)
     ),
     "swa": build_swa,
     "swa_extra": build_swa,
-    "rows": lambda trace, _: RequestRows(trace["size"], 1, storage=open_storage("cpu")),
-    "slots": lambda trace, _: StateSlotAllocator(trace["size"]),
-    "interleave": lambda trace, _: InterleavedAllocator(
+    "rows": lambda trace, place: RequestRows(trace["size"], 1, storage=open_storage(place.device)),
+    "slots": lambda trace, place: StateSlotAllocator(trace["size"], device=place.device),
+    "interleave": lambda trace, place: InterleavedAllocator(
         trace["size"],
         trace["page_size"],
         shard_size=trace["shard_size"],
         need_sort=trace["need_sort"],
+        device=place.device,
     ),
-    "hisparse": lambda trace, backend: SparseAllocator(
+    "hisparse": lambda trace, place: SparseAllocator(
         trace["size"],
         trace["page_size"],
         host_to_device_ratio=trace["host_to_device_ratio"],
-        need_sort=trace["need_sort"],
-        backend=backend,
+        **paged_options(trace, place),
     ),
 }
 
 APPLY: dict[str, Callable[[Any, Op], Op]] = {
     "alloc": lambda pool, op: out(pool.alloc(op["need_size"])),
     "alloc_extend": lambda pool, op: (
-        extend_interleaved(pool, op)
-        if "rotation_bases" in op
-        else out(pool.alloc_extend(*lens(op)))
+        extend_interleaved(pool, op) if "rotation_bases" in op else extend(pool, op)
     ),
-    "alloc_extend_swa_tail": lambda pool, op: out(
-        pool.alloc_extend_swa_tail(*lens(op), swa_tail_len=op["swa_tail_len"])
+    "alloc_extend_swa_tail": lambda pool, op: extend(
+        pool, op, "alloc_extend_swa_tail", swa_tail_len=op["swa_tail_len"]
     ),
-    "alloc_logical_only": lambda pool, op: out(pool.alloc_logical_only(*lens(op))),
-    "alloc_decode": lambda pool, op: out(
-        pool.alloc_decode(ids(op["seq_lens"]), ids(op["last_loc"]))
-    ),
+    "alloc_logical_only": lambda pool, op: extend(pool, op, "alloc_logical_only"),
+    "alloc_decode": decode,
     "alloc_rows": lambda pool, op: {"out": pool.alloc_rows(op["need_size"])},
-    "free": lambda pool, op: done(pool.free(ids(op["index"]))),
+    "free": lambda pool, op: done(pool.free(ids(op["index"], pool.device))),
     "free_segment": lambda pool, op: done(
-        pool.free_segment(ids(op["index"]), start_pos=op["start_pos"])
+        pool.free_segment(ids(op["index"], pool.device), start_pos=op["start_pos"])
     ),
-    "free_swa": lambda pool, op: done(pool.free_swa(ids(op["index"]))),
+    "free_swa": lambda pool, op: done(pool.free_swa(ids(op["index"], pool.device))),
     "free_rows": lambda pool, op: done(pool.free_rows(op["index"])),
     "free_group_begin": lambda pool, _: done(pool.free_group_begin()),
     "free_group_end": lambda pool, _: done(pool.free_group_end()),

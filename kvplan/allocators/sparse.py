@@ -71,7 +71,7 @@ class SparseAllocator(Allocator):
         self.backend = Backend(backend)
         self.group: FreeGroup | None = None
         self.logical, self.device_side = side(size * host_to_device_ratio), side(size)
-        self.checks = self.logical.checks
+        self.device, self.checks = self.logical.device, self.logical.checks
         self._map_afresh()
 
     @property

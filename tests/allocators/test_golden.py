@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 
 import pytest
+import torch
 
 from kvplan.conformance_allocators import checksum, replay_trace
 from kvplan.errors import InputError
@@ -90,3 +91,19 @@ def test_only_a_leak_behind_a_starved_sliding_side_is_put_back(traces):
 def test_an_unknown_kind_or_operation_is_refused_by_name(trace, message):
     with pytest.raises(InputError, match=message):
         replay_trace(trace)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["reference", "kernel"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_recorded_trace_is_followed_on_a_gpu(traces, kind, backend):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    differences = {
+        trace["seed"]: found
+        for trace in traces
+        if trace["allocator"] == kind
+        and (found := replay_trace(trace, backend=backend, device="cuda"))
+    }
+
+    assert differences == {}
