@@ -47,6 +47,8 @@ def kv_budget(stage: Stage, memory: Memory) -> Budget | Shortage:
 
 def smallest_fraction(memory: Memory) -> float:
     """The mem_fraction_static that the engine's refusal names."""
+    if memory.pre_load_gib <= 0:
+        return 1.0
     return math.ceil((1 - memory.post_load_gib / memory.pre_load_gib) * 1000) / 1000
 
 
