@@ -1,7 +1,5 @@
 """The command tree and the one place that prints a refusal."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from kvplan.errors import KvplanError
 COMMANDS: dict[str, tuple[str, str]] = {
     "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
     "presets": ("presets", "Shipped presets: list, show, import a config.json, validate files."),
+    "check": ("check", "Hold launches against their budgets, in CI: tokens, requests, memory."),
     "selftest": ("selftest", "Compare kvplan with recorded answers of the engine."),
 }
 

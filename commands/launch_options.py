@@ -1,7 +1,5 @@
 """The options that name a launch, shared by every command that plans one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """`kvplan size`: what a launch will get, without a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -84,6 +84,8 @@ def read_inputs(
 
 def server_args(values: dict[str, Any], where: str) -> ServerArgs:
     """Server arguments from a mapping, refused by field."""
+    if not values:
+        return ServerArgs()
 
     def locate(path: FieldPath, _key: bool) -> str:
         return f"{where}: {'.'.join(map(str, path))}" if path else where

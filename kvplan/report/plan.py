@@ -142,13 +142,15 @@ def launch_report(plan: Plan | NoStart) -> dict[str, Any]:
 
 def resolved_report(resolved: Resolved) -> dict[str, Any]:
     """Each resolved argument: its value and where it came from."""
-    values = msgspec.to_builtins(resolved)
     origins = resolved.provenance
     report = {}
-    for name in sorted(values.keys() - NOT_ARGUMENTS):
+    for name in resolved.__struct_fields__:
         origin = origins.get(PART_OF.get(name, name))
-        if origin is not None:
-            report[name] = {"value": values[name], "from": str(origin)}
+        if origin is None or name in NOT_ARGUMENTS:
+            continue
+        value = getattr(resolved, name)
+        plain = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        report[name] = {"value": plain, "from": str(origin)}
     return report
 
 

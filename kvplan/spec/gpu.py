@@ -1,7 +1,5 @@
 """A card as its driver reports it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """What sizing needs to know of a model, whatever its config.json called it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

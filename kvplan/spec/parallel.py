@@ -1,7 +1,5 @@
 """How a launch is spread over GPUs, as a preset: server arguments by their field names."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

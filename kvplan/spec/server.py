@@ -1,7 +1,5 @@
 """The SGLang server arguments that have a say in sizing, by their field names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Speculative decoding as a preset: an algorithm, its tree and the draft model."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Recurrent state of hybrid linear models: what one slot holds in each linear layer."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
