@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from kvplan.errors import MissingExtra, TraceError
@@ -21,20 +22,26 @@ class DamagedFile(TraceError):
 
 def compression_of(path: Path) -> str | None:
     """`gzip`, `zstd` or None; TraceError for what is no readable regular file."""
-    if not path.exists():
-        raise TraceError("no such file", where=str(path))
-    if not path.is_file():
-        raise TraceError(
-            "not a regular file",
-            where=str(path),
-            hint="a workload is read twice: save it to a file",
-        )
+    if not S_ISREG(mode_of(path)):
+        hint = "a workload is read twice: save it to a file"
+        raise TraceError("not a regular file", where=str(path), hint=hint)
     try:
         with path.open("rb") as file:
             head = file.read(4)
     except OSError as error:
         raise TraceError(f"cannot read: {reason_of(error)}", where=str(path)) from None
     return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+
+
+def mode_of(path: Path) -> int:
+    """What a path leads to, as `os.stat` says it; TraceError where it leads nowhere."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        raise TraceError("no such file", where=str(path)) from None
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise TraceError(f"cannot read: {reason}", where=str(path)) from None
 
 
 def chunks(path: Path, compression: str | None) -> Iterator[bytes]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import msgspec
 
 from kvplan.errors import TraceError
 from kvplan.replay.workloads.binary import refuse_binary
+from kvplan.replay.workloads.compression import mode_of
 from kvplan.replay.workloads.formats import CSV, JSON, YAML
 from kvplan.replay.workloads.rows import shown
+from kvplan.replay.workloads.sglang_log import request_event
 from kvplan.replay.workloads.stream import (
     Source,
     head,
@@ -21,10 +24,8 @@ from kvplan.replay.workloads.stream import (
     whole,
     yaml_document,
 )
+from kvplan.replay.workloads.weka import folder_files
 
-REQUEST_LOG = re.compile(
-    rb'^(?:\[[^\]\n]*\] )?(\{"timestamp": .*"event": "request\..*\})\r?$', re.M
-)
 YAML_START = re.compile(rb"---|#|[A-Za-z_][\w-]*\s*:(?:\s|$)")
 OPEN_ENDS = (b"{", b"[", b",", b":")
 MAX_LISTED = 12
@@ -51,7 +52,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 def look(path: Path) -> tuple[Source, Look]:
     """The file (or folder of session documents) and what its start shows; TraceError for no text."""
-    if path.is_dir():
+    if S_ISDIR(mode_of(path)):
         return look_into(path)
     source = open_source(path)
     data = head(source)
@@ -59,9 +60,10 @@ def look(path: Path) -> tuple[Source, Look]:
     line, first = next(numbered_lines(source), (0, b""))
     if not line:
         raise TraceError("the file is empty", where=str(path))
-    logged = REQUEST_LOG.search(data)
-    if logged is not None and not data.lstrip().startswith(b"{"):
-        return source, json_look(source, line, logged.group(1))
+    if not first.lstrip().startswith(b"{"):
+        logged = next(filter(None, map(request_event, data.splitlines())), None)
+        if logged is not None:
+            return source, json_look(source, line, logged)
     if first.lstrip().startswith((b"{", b"[")):
         return source, json_look(source, line, first)
     if YAML_START.match(first):
@@ -71,8 +73,6 @@ def look(path: Path) -> tuple[Source, Look]:
 
 def look_into(folder: Path) -> tuple[Source, Look]:
     """A folder is a set of session documents: the first one stands for all."""
-    from kvplan.replay.workloads.weka import folder_files
-
     files = folder_files(folder)
     if not files:
         raise TraceError(

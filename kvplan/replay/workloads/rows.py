@@ -10,6 +10,7 @@ from kvplan.replay.requests import BlockIds, TokenIds
 MAX_TOKENS = (1 << 31) - 1
 MAX_TIME_NS = 1 << 62
 REMEMBERED_SPELLINGS = 100_000
+MAX_DIGITS = 30
 
 UNREADABLE = "unreadable"
 OUT_OF_RANGE = "value out of range"
@@ -20,8 +21,15 @@ HASH_COUNT = "hash count does not fit"
 class BadRow(TraceError):
     """A row that cannot be meant; `reason` is the heading it is counted under when skipped."""
 
-    def __init__(self, problem: str, *, reason: str = UNREADABLE, hint: str | None = None) -> None:
-        super().__init__(problem, hint=hint)
+    def __init__(
+        self,
+        problem: str,
+        *,
+        reason: str = UNREADABLE,
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(problem, where=where, hint=hint)
         self.reason = reason
 
 
@@ -71,10 +79,10 @@ class TokenColumn(dict[str, int]):
         plain = text.strip()
         whole, dot, fraction = plain.partition(".")
         digits = whole.removeprefix("-")
-        if not digits.isdecimal() or len(digits) > 30 or (dot and fraction.strip("0")):
+        if not digits.isdecimal() or len(digits) > MAX_DIGITS or (dot and fraction.strip("0")):
             raise BadRow(f"'{self.name}' is {shown(plain)}, not a whole number of tokens")
         count = token_count(int(whole), self.name)
-        if len(self) < REMEMBERED_SPELLINGS:
+        if len(text) <= MAX_DIGITS and len(self) < REMEMBERED_SPELLINGS:
             self[text] = count
         return count
 

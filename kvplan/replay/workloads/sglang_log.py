@@ -45,8 +45,8 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
     decode = msgspec.json.Decoder(LogLine).decode
     log = Log(tally)
     for line, text in numbered_lines(source):
-        event = text[text.find(b"{") :]
-        if MARK not in event:
+        event = request_event(text)
+        if event is None:
             tally.read += 1
             tally.dropped["another log line"] += 1
             continue
@@ -63,6 +63,12 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             if row is not None:
                 yield row
     log.finish()
+
+
+def request_event(line: bytes) -> bytes | None:
+    """The JSON of a request's line, behind the time that the server's logger puts before it."""
+    event = line[line.find(b"{") :]
+    return event if MARK in event and event.startswith(b"{") else None
 
 
 class Log:

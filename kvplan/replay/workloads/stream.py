@@ -15,6 +15,7 @@ from kvplan.replay.workloads.compression import DamagedFile, chunks, compression
 BATCH_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 20
+MAX_YAML_BYTES = 2 << 20
 BOM = b"\xef\xbb\xbf"
 
 
@@ -105,16 +106,18 @@ def numbered_lines(source: Source) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def whole(source: Source) -> bytes:
-    """All of a file that is one document; TraceError beyond MAX_LINE_BYTES."""
+def whole(source: Source, limit: int = MAX_LINE_BYTES) -> bytes:
+    """All of a file that is one document; TraceError beyond the limit."""
     parts: list[bytes] = []
     size = 0
     try:
         for chunk in chunks(source.path, source.compression):
             parts.append(chunk)
             size += len(chunk)
-            if size > MAX_LINE_BYTES:
-                raise too_long(source, 1)
+            if size > limit:
+                raise TraceError(
+                    f"a document of more than {limit >> 20} MiB", where=source.where(1)
+                )
     except DamagedFile as error:
         raise damaged(source, 1, error) from None
     return b"".join(parts).removeprefix(BOM)
@@ -122,7 +125,7 @@ def whole(source: Source) -> bytes:
 
 def yaml_document(source: Source) -> Document:
     """A workload file that is one YAML document, read strictly, with the line of each value."""
-    content = whole(source)
+    content = whole(source, MAX_YAML_BYTES)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ import msgspec
 from kvplan.errors import TraceError
 from kvplan.replay.workloads.blocks import leading
 from kvplan.replay.workloads.clock import SECOND, number_ns
+from kvplan.replay.workloads.compression import reason_of
 from kvplan.replay.workloads.jsonrows import undecoded
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, shown, token_count
@@ -94,7 +95,10 @@ def parts(source: Source) -> list[Source]:
 
 def folder_files(folder: Path) -> list[Path]:
     """Session documents of a folder."""
-    return sorted(path for path in folder.iterdir() if path.is_file() and ".json" in path.suffixes)
+    try:
+        return sorted(path for path in folder.iterdir() if ".json" in path.suffixes)
+    except OSError as error:
+        raise TraceError(f"cannot read: {reason_of(error)}", where=str(folder)) from None
 
 
 def documents(source: Source) -> Iterator[tuple[int, bytes]]:

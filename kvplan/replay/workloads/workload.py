@@ -8,9 +8,9 @@ from pathlib import Path
 from kvplan.errors import KvplanError, TraceError
 from kvplan.replay.requests import Request
 from kvplan.replay.workloads.detect import Detected, detect
-from kvplan.replay.workloads.formats import FORMATS, Reader
+from kvplan.replay.workloads.formats import FORMATS
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.order import Order, in_order, survey
+from kvplan.replay.workloads.order import in_order, survey
 from kvplan.replay.workloads.rows import Row
 from kvplan.replay.workloads.stream import Source
 from kvplan.replay.workloads.tally import Tally
@@ -27,16 +27,26 @@ class Workload:
     looked like.
     """
 
-    order: Order
-
     def __init__(
-        self, source: Source, detected: Detected, reader: Reader, options: ReadOptions
+        self,
+        source: Source,
+        detected: Detected,
+        options: ReadOptions,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
+        """Read the file to its end once; TraceError where it cannot be replayed."""
         self.source = source
         self.detected = detected
         self.options = options
         self.tally = Tally(skip_bad_rows=options.skip_bad_rows)
-        self._reader = reader
+        self._reader = FORMATS[detected.format].reader()
+        self.order = survey(self._rows(self.tally), progress)
+        if not self.order.num_rows:
+            raise TraceError(f"no request is left: {self.tally.describe()}", where=str(source.path))
+        if self.inversions:
+            self.tally.note(f"rows out of order, sorted by time: {self.inversions:,}")
+        if warning := unit_warning(self.order):
+            self.tally.note(warning)
 
     @property
     def inversions(self) -> int:
@@ -69,19 +79,6 @@ class Workload:
                 identity=row.identity,
                 delay_ns=row.delay_ns,
             )
-
-    def scan(self, progress: Callable[[int], None] | None = None) -> None:
-        """Read the file to its end once; TraceError where it cannot be replayed."""
-        order = survey(self._rows(self.tally), progress)
-        if not order.num_rows:
-            raise TraceError(
-                f"no request is left: {self.tally.describe()}", where=str(self.source.path)
-            )
-        self.order = order
-        if self.inversions:
-            self.tally.note(f"rows out of order, sorted by time: {self.inversions:,}")
-        if warning := unit_warning(order):
-            self.tally.note(warning)
 
     def _rows(self, tally: Tally) -> Iterator[Row]:
         """Rows in file order without those that have nothing to prefill."""
@@ -136,6 +133,4 @@ def open_workload(
             where=str(path),
             hint=f"leave it out; this format takes: {', '.join(sorted(chosen.honours)) or 'none'}",
         )
-    workload = Workload(Source(path, detected.compression), detected, chosen.reader(), options)
-    workload.scan(progress)
-    return workload
+    return Workload(Source(path, detected.compression), detected, options, progress)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
-from kvplan.errors import TraceError
+from kvplan.errors import KvplanError, TraceError
 from kvplan.replay.workloads.detect import detect
 from kvplan.replay.workloads.formats import FORMATS
 from tests.replay.workloads.helpers import DATA
@@ -170,3 +171,32 @@ def test_what_is_no_file_is_refused(tmp_path):
 
     with pytest.raises(TraceError, match="a folder whose files are no agent sessions"):
         detect(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000, "nul\0", "file/below"])
+def test_a_path_that_leads_nowhere_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(TraceError, match=r"cannot read|no such file"):
+        detect(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'[x] {"timestamp": ' + b'"event": "request.' * 60_000,
+        b"a: " + b"[" * 1_000_000,
+        b"a,b\n" + b'"' * 1_000_001,
+        b"arrivals: x\n" * 200_000,
+    ],
+    ids=["log", "yaml", "csv", "large yaml"],
+)
+def test_a_hostile_start_is_refused_at_once(tmp_path, content):
+    path = tmp_path / "w"
+    path.write_bytes(content)
+
+    start = time.perf_counter()
+    with pytest.raises(KvplanError):
+        detect(path)
+
+    assert time.perf_counter() - start < 5
