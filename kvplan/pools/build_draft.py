@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from kvplan.pools.base import KvPool
 from kvplan.pools.build_compressed import latents
-from kvplan.pools.build_kv import index_key_pool, mha_pool, mla_pool
-from kvplan.pools.dsa import DsaPool
-from kvplan.pools.mla import MlaPool
+from kvplan.pools.build_kv import FP4, dsa_pool, mha_pool, mla_pool
+from kvplan.pools.mla import Fp4MlaPool, MlaPool
 from kvplan.pools.storage import Storage
 from kvplan.sizing.compressed import DRAFT_LAYERS
+from kvplan.sizing.draft_tensors import draft_storage
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.spec.model import Mla, ModelSpec
 
@@ -38,11 +39,12 @@ def draft_pools(plan: Plan, planned: StagePlan, storage: Storage) -> Iterator[Kv
     for layer_ids, tokens, slides in sides:
         if layer_ids and tokens:
             size = (tokens + page) * dcp - page
-            yield draft_pool(planned, model, layer_ids, size, slides, storage)
+            own = draft_storage(resolved)
+            yield draft_pool(own, model, layer_ids, size, slides, storage)
 
 
 def draft_pool(
-    planned: StagePlan,
+    resolved: Resolved,
     model: ModelSpec,
     layer_ids: Sequence[int],
     tokens: int,
@@ -50,12 +52,13 @@ def draft_pool(
     storage: Storage,
 ) -> KvPool:
     """K and V, or latents with index keys in every layer."""
-    resolved = planned.stage.resolved
     attention = model.sliding if slides and model.sliding is not None else model.attention
     if isinstance(attention, Mla):
-        latent = mla_pool(MlaPool, resolved, attention, tokens, layer_ids, storage)
-        if model.indexer is None:
-            return latent
-        return DsaPool(latent, index_key_pool(model.indexer, latent, 1, layer_ids))
+        if model.indexer is not None:
+            return dsa_pool(
+                resolved, attention, model.indexer, tokens, layer_ids, layer_ids, 1, storage
+            )
+        kind = Fp4MlaPool if resolved.kv_cache_dtype == FP4 else MlaPool
+        return mla_pool(kind, resolved, attention, tokens, layer_ids, storage)
     heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
     return mha_pool(resolved, attention, heads, tokens, layer_ids, storage)

@@ -18,7 +18,7 @@ from kvplan.pools.nvfp4 import Nvfp4Pool
 from kvplan.pools.sliding import SwaPool
 from kvplan.pools.sparse import SparsePool
 from kvplan.pools.storage import Storage
-from kvplan.sizing.cell import sparse_index_dtype
+from kvplan.sizing.cell import packs_latents, sparse_index_dtype
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import StagePlan
 from kvplan.sizing.resolved import Resolved
@@ -130,17 +130,38 @@ def latent_pool(
 ) -> KvPool:
     """Latents of the launch's storage, with index keys where the model has an indexer."""
     resolved, indexer = stage.resolved, stage.model.indexer
-    # a hybrid model with latents has no FP4 pool: the engine keeps a byte an element
-    if resolved.kv_cache_dtype == FP4 and stage.model.linear is None:
-        return mla_pool(Fp4MlaPool, resolved, attention, tokens, layer_ids, storage)
-    if indexer is None:
-        return mla_pool(MlaPool, resolved, attention, tokens, layer_ids, storage)
-    packed = resolved.kv_cache_dtype == "float8_e4m3fn" and not resolved.dsa_raw_layout
-    kind = PackedMlaPool if packed else MlaPool
+    if indexer is not None:
+        owners = kv_layers(stage.layers.indexer, stage.model.kv_layers_per_layer)
+        ranks = resolved.widths.attn_dcp
+        return dsa_pool(resolved, attention, indexer, tokens, layer_ids, owners, ranks, storage)
+    # a hybrid model has no FP4 pool of latents: the engine keeps a byte an element
+    recipe = resolved.kv_cache_dtype == FP4 and stage.model.linear is None
+    kind = Fp4MlaPool if recipe else MlaPool
+    return mla_pool(kind, resolved, attention, tokens, layer_ids, storage)
+
+
+def dsa_pool(
+    resolved: Resolved,
+    attention: Mla,
+    indexer: Indexer,
+    tokens: int,
+    layer_ids: Sequence[int],
+    owners: Sequence[int],
+    ranks: int,
+    storage: Storage,
+) -> DsaPool:
+    """Latents, packed with their scales or raw, and index keys for the slots of all ranks."""
+    kind = PackedMlaPool if packs_latents(resolved, indexer) else MlaPool
     latent = mla_pool(kind, resolved, attention, tokens, layer_ids, storage)
-    owners = kv_layers(stage.layers.indexer, stage.model.kv_layers_per_layer)
-    ranks = resolved.widths.attn_dcp
-    return DsaPool(latent, index_key_pool(indexer, latent, ranks, owners))
+    keys = IndexKeyPool(
+        size=latent.num_slots * ranks - latent.page_size,
+        layer_ids=latent.layer_ids,
+        owners=owners,
+        head_dim=indexer.head_dim,
+        kpool=indexer.kpool,
+        storage=storage,
+    )
+    return DsaPool(latent, keys)
 
 
 def mla_pool(
@@ -160,20 +181,6 @@ def mla_pool(
         qk_rope_head_dim=attention.qk_rope_head_dim,
         dtype=torch_dtype(resolved.kv_cache_dtype),
         storage=storage,
-    )
-
-
-def index_key_pool(
-    indexer: Indexer, latent: MlaPool, ranks: int, owners: Sequence[int]
-) -> IndexKeyPool:
-    """Index keys for the slots of all decode-context ranks, padding pages included."""
-    return IndexKeyPool(
-        size=latent.num_slots * ranks - latent.page_size,
-        layer_ids=latent.layer_ids,
-        owners=owners,
-        head_dim=indexer.head_dim,
-        kpool=indexer.kpool,
-        storage=latent.storage,
     )
 
 

@@ -9,8 +9,7 @@ from kvplan.pools.rows import RequestRows
 from kvplan.pools.storage import Storage
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.shapes import state_shapes
-from kvplan.sizing.tensors import physical_slots, tracks
-from kvplan.spec.state import KdaState, StateKind, StreamConvState
+from kvplan.sizing.tensors import physical_slots, tracks, windows_last
 
 
 def request_rows(plan: Plan, state: StatePool | None, storage: Storage) -> RequestRows:
@@ -48,8 +47,3 @@ def state_pool(plan: Plan, planned: StagePlan, storage: Storage) -> StatePool | 
         draft_tokens=state.draft_tokens,
         dedup_windows=resolved.speculation.eagle_topk == 1 and windows_last(linear.state),
     )
-
-
-def windows_last(state: StateKind) -> bool:
-    """Whether the window is a conv state's last axis: only there do consecutive ones overlap."""
-    return not isinstance(state, KdaState | StreamConvState)

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from kvplan.sizing.cell import packs_latents
 from kvplan.sizing.drafts import DraftLayers
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import Plan, StagePlan
@@ -40,7 +41,8 @@ def scale_down(plan: Plan) -> Plan:
     """A plan with the same slots everywhere and as little in them as the layout allows."""
     widths = msgspec.structs.replace(plan.resolved.widths, attn_tp=1)
     resolved = msgspec.structs.replace(plan.resolved, widths=widths)
-    return msgspec.structs.replace(plan,
+    return msgspec.structs.replace(
+        plan,
         model=scaled_model(plan.model, resolved),
         draft=plan.draft and scaled_model(plan.draft, resolved),
         resolved=resolved,
@@ -62,8 +64,10 @@ def scaled_stage(planned: StagePlan, resolved: Resolved) -> StagePlan:
         local = [each for each in stage.model.sparse.sparse_layers if each in stage.span]
         layers = msgspec.structs.replace(layers, full=tuple(local[:1]) or layers.full)
         model = msgspec.structs.replace(model, sparse=first_sparse(stage.model.sparse, local))
-    return msgspec.structs.replace(planned,
-        stage=msgspec.structs.replace(stage,
+    return msgspec.structs.replace(
+        planned,
+        stage=msgspec.structs.replace(
+            stage,
             model=model,
             draft=stage.draft and scaled_model(stage.draft, resolved),
             resolved=resolved,
@@ -71,7 +75,7 @@ def scaled_stage(planned: StagePlan, resolved: Resolved) -> StagePlan:
             layers=layers,
             draft_layers=drafts and one_draft_layer(drafts),
             kv_heads=1,
-        )
+        ),
     )
 
 
@@ -92,8 +96,8 @@ def scaled_attention(model: ModelSpec, attention: Mha | Mla, resolved: Resolved)
         dim = head_dim(resolved)
         return Mha(num_kv_heads=1, head_dim=dim, v_head_dim=dim)
     rank = DIM
-    if model.indexer is not None and resolved.kv_cache_dtype == "float8_e4m3fn":
-        rank = DIM if resolved.dsa_raw_layout else PACKED_RANK
+    if packs_latents(resolved, model.indexer):
+        rank = PACKED_RANK
     elif resolved.kv_cache_dtype == FP4:
         rank = BLOCK_DIMS["fp4_mx_block16"]
     return Mla(kv_lora_rank=rank, qk_rope_head_dim=0)

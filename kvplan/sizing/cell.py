@@ -7,9 +7,10 @@ import msgspec
 from kvplan.sizing import layout
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.nvfp4 import nvfp4_layouts
+from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.sizing.stage import Stage
-from kvplan.spec.model import Mha, Mla
+from kvplan.spec.model import Indexer, Mha, Mla
 
 
 class CellTerm(msgspec.Struct, frozen=True):
@@ -86,16 +87,17 @@ def mla_terms(stage: Stage, attention: Mla) -> tuple[CellTerm, ...]:
 def latent_bytes(stage: Stage, attention: Mla) -> int:
     """One latent row; DSA packs fp8 e4m3 with scales unless its kernels read raw rows."""
     resolved = stage.resolved
-    packed = (
-        stage.model.indexer is not None
-        and resolved.kv_cache_dtype == "float8_e4m3fn"
-        and not resolved.dsa_raw_layout
-    )
-    if packed:
+    if packs_latents(resolved, stage.model.indexer):
         return layout.dsa_packed_bytes(attention.kv_lora_rank, attention.qk_rope_head_dim)
     return layout.mla_bytes(
         attention.kv_lora_rank, attention.qk_rope_head_dim, resolved.kv_cache_dtype
     )
+
+
+def packs_latents(resolved: Resolved, indexer: Indexer | None) -> bool:
+    """Whether latents are rows of fp8 with their scales: DSA in e4m3, unless read raw."""
+    scaled = indexer is not None and resolved.kv_cache_dtype == "float8_e4m3fn"
+    return scaled and not resolved.dsa_raw_layout
 
 
 def sparse_terms(stage: Stage) -> tuple[CellTerm, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from kvplan.sizing.cell import packs_latents
 from kvplan.sizing.compressed import DRAFT_LAYERS, latent_page_bytes
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
-from kvplan.sizing.kv_tensors import INDEX_PAGE, STORE_DTYPES, mha_tensors
-from kvplan.sizing.layout import index_key_bytes
+from kvplan.sizing.kv_tensors import index_key_tensors, latent_tensors, mha_tensors
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
-from kvplan.sizing.stage import Stage
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.spec.model import Mla, ModelSpec
 from kvplan.units import ceil_div
@@ -28,29 +30,37 @@ def draft_tensors(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
         row = latent_page_bytes(stage.model.compressed, page)
         yield TensorPlan("draft KV", "latent", DRAFT_LAYERS, (pages, row), "uint8")
         return
-    geometry = plan.draft or plan.model
+    model, resolved = plan.draft or plan.model, draft_storage(plan.resolved)
     sliding_tokens = planned.pool.sliding.sliding_tokens if planned.pool.sliding else 0
     full = drafts.total - drafts.sliding
-    for layers, tokens in ((full, planned.pool.tokens), (drafts.sliding, sliding_tokens)):
+    sides = ((full, planned.pool.tokens, False), (drafts.sliding, sliding_tokens, True))
+    for layers, tokens, slides in sides:
         if layers > 0 and tokens:
-            slides = tokens == sliding_tokens and layers == drafts.sliding
-            yield from pool_tensors(stage, geometry, layers, (tokens + page) * dcp, slides)
+            yield from pool_tensors(resolved, model, layers, (tokens + page) * dcp, slides)
+
+
+def draft_storage(resolved: Resolved) -> Resolved:
+    """The launch with the KV dtype of its draft, where a block draft has one of its own."""
+    own = resolved.draft_kv_cache_dtype
+    if own is None or own == resolved.kv_cache_dtype:
+        return resolved
+    return msgspec.structs.replace(resolved, kv_cache_dtype=own, kv_recipe=None)
 
 
 def pool_tensors(
-    stage: Stage, model: ModelSpec, layers: int, slots: int, slides: bool
+    resolved: Resolved, model: ModelSpec, layers: int, slots: int, slides: bool
 ) -> Iterator[TensorPlan]:
     """K and V, or the latent and its index keys, of a draft's layers."""
-    resolved = stage.resolved
     attention = model.sliding if slides and model.sliding is not None else model.attention
     if isinstance(attention, Mla):
-        width = attention.kv_lora_rank + attention.qk_rope_head_dim
-        dtype = STORE_DTYPES.get(resolved.kv_cache_dtype, resolved.kv_cache_dtype)
-        yield TensorPlan("draft KV", "latent", layers, (slots, 1, width), dtype)
-        if model.indexer is not None:
-            row = INDEX_PAGE * index_key_bytes(model.indexer.head_dim, model.indexer.kpool)
-            shape = (ceil_div(slots, INDEX_PAGE), row)
-            yield TensorPlan("draft KV", "index_key", layers, shape, "uint8")
+        indexer = model.indexer
+        packed = packs_latents(resolved, indexer)
+        raw_fp4 = indexer is not None
+        yield from latent_tensors(
+            "draft KV", resolved, attention, layers, slots, raw_fp4=raw_fp4, packed=packed
+        )
+        if indexer is not None:
+            yield from index_key_tensors("draft KV", indexer, layers, layers, slots)
         return
     heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
     dims = (attention.head_dim, attention.v_head_dim)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvplan.sizing.cell import latent_bytes, sparse_index_dtype
+from kvplan.sizing.cell import packs_latents, sparse_index_dtype
 from kvplan.sizing.compressed_tensors import compressed_tensors
-from kvplan.sizing.layout import ELEMENT_BYTES, FP4_BLOCK, MXFP8_BLOCK, index_key_bytes
+from kvplan.sizing.layout import FP4_BLOCK, MXFP8_BLOCK, dsa_packed_bytes, index_key_bytes
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import StagePlan
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.sizing.stage import Stage
 from kvplan.sizing.tensor import TensorPlan
-from kvplan.spec.model import Mha, Mla
+from kvplan.spec.model import Indexer, Mha, Mla
 from kvplan.units import ceil_div
 
 INDEX_PAGE = 64  # tokens of one physical page of index keys
@@ -32,7 +32,7 @@ def kv_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     elif stage.model.sparse is not None:
         yield from sparse_tensors(stage, pool.tokens + page)
     elif isinstance(stage.model.attention, Mla):
-        yield from latent_tensors(stage, stage.model.attention, pool.tokens + page)
+        yield from mla_tensors(stage, stage.model.attention, pool.tokens + page)
     else:
         attention, layers = stage.model.attention, stage.num_kv_layers
         dims = (attention.head_dim, attention.v_head_dim)
@@ -99,27 +99,54 @@ def fp4_tensors(
             yield TensorPlan(pool, f"{name}_workspace", 1, (slots, heads, dim), "float8_e4m3fn")
 
 
-def latent_tensors(stage: Stage, attention: Mla, slots: int) -> Iterator[TensorPlan]:
-    """One latent a layer, and index keys in pages of 64 where the model has an indexer."""
-    resolved, layers = stage.resolved, stage.num_kv_layers
+def latent_tensors(
+    pool: str,
+    resolved: Resolved,
+    attention: Mla,
+    layers: int,
+    slots: int,
+    *,
+    raw_fp4: bool = False,
+    packed: bool = False,
+) -> Iterator[TensorPlan]:
+    """One latent a layer. FP4 has a recipe but where raw_fp4 keeps a byte an element."""
     width = attention.kv_lora_rank + attention.qk_rope_head_dim
-    if resolved.kv_cache_dtype == "float4_e2m1fn_x2" and stage.model.linear is None:
-        yield TensorPlan("kv", "latent", layers, (slots, 1, width // 2), "uint8")
-        yield TensorPlan("kv", "latent_scale", layers, (slots, width // FP4_BLOCK), "uint8")
+    if not layers:
         return
+    if resolved.kv_cache_dtype == "float4_e2m1fn_x2" and not raw_fp4:
+        yield TensorPlan(pool, "latent", layers, (slots, 1, width // 2), "uint8")
+        yield TensorPlan(pool, "latent_scale", layers, (slots, width // FP4_BLOCK), "uint8")
+        return
+    if packed:
+        width = dsa_packed_bytes(attention.kv_lora_rank, attention.qk_rope_head_dim)
     dtype = STORE_DTYPES.get(resolved.kv_cache_dtype, resolved.kv_cache_dtype)
-    if resolved.kv_cache_dtype != "float4_e2m1fn_x2":
-        width = latent_bytes(stage, attention) // ELEMENT_BYTES[resolved.kv_cache_dtype]
-    if layers:
-        yield TensorPlan("kv", "latent", layers, (slots, 1, width), dtype)
-    if stage.model.indexer is None:
-        return
-    indexer, owners = stage.model.indexer, len(stage.layers.indexer)
-    pages = ceil_div(slots * resolved.widths.attn_dcp, INDEX_PAGE)
-    row = INDEX_PAGE * index_key_bytes(indexer.head_dim, indexer.kpool)
+    yield TensorPlan(pool, "latent", layers, (slots, 1, width), dtype)
+
+
+def index_key_tensors(
+    pool: str, indexer: Indexer, layers: int, owners: int, slots: int
+) -> Iterator[TensorPlan]:
+    """Keys in physical pages of 64; layers that share another layer's top-k own 0 rows."""
+    pages = ceil_div(slots, INDEX_PAGE * indexer.kpool)
+    row = INDEX_PAGE * index_key_bytes(indexer.head_dim, 1)
     for count, rows in ((owners, pages), (layers - owners, 0)):
         if count:
-            yield TensorPlan("kv", "index_key", count, (rows, row), "uint8")
+            yield TensorPlan(pool, "index_key", count, (rows, row), "uint8")
+
+
+def mla_tensors(stage: Stage, attention: Mla, slots: int) -> Iterator[TensorPlan]:
+    """Latents of all layers, and the index keys of those that own an indexer."""
+    resolved, layers, indexer = stage.resolved, stage.num_kv_layers, stage.model.indexer
+    # neither a hybrid model nor one with index keys has an FP4 pool of latents
+    raw_fp4 = stage.model.linear is not None or indexer is not None
+    packed = packs_latents(resolved, indexer)
+    yield from latent_tensors(
+        "kv", resolved, attention, layers, slots, raw_fp4=raw_fp4, packed=packed
+    )
+    if indexer is not None:
+        owners = len(stage.layers.indexer) * stage.model.kv_layers_per_layer
+        every_rank = slots * resolved.widths.attn_dcp
+        yield from index_key_tensors("kv", indexer, layers, owners, every_rank)
 
 
 def sliding_tensors(planned: StagePlan) -> Iterator[TensorPlan]:

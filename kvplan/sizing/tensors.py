@@ -10,7 +10,7 @@ from kvplan.sizing.recurrent import tracking_slots
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import state_shapes
 from kvplan.sizing.tensor import TensorPlan
-from kvplan.spec.state import KdaState
+from kvplan.spec.state import KdaState, StateKind, StreamConvState
 
 TRACKED_BY_OVERLAP = {True: 2, False: 1}  # ping-pong slots a row has room for
 
@@ -64,7 +64,7 @@ def snapshot_tensors(
     layers, rows, drafts = len(stage.stage.layers.linear), plan.rows, state.draft_tokens
     ssm = plan.resolved.mamba_ssm_dtype or linear.ssm_dtype
     yield TensorPlan("state", "snapshot_temporal", 1, (layers, rows, drafts, *temporal), ssm)
-    chain = plan.resolved.speculation.eagle_topk == 1 and not isinstance(linear.state, KdaState)
+    chain = plan.resolved.speculation.eagle_topk == 1 and windows_last(linear.state)
     for conv in convs:
         channels, window = conv
         if not chain:
@@ -83,6 +83,11 @@ def snapshot_tensors(
             linear.conv_dtype,
             view_stride=(rows * channels * span, channels * span, 1, span, 1),
         )
+
+
+def windows_last(state: StateKind) -> bool:
+    """Whether the window is a conv state's last axis: only there do consecutive ones overlap."""
+    return not isinstance(state, KdaState | StreamConvState)
 
 
 def physical_slots(plan: Plan, stage: StagePlan) -> int:
