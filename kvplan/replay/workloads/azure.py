@@ -24,11 +24,11 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
 
 def parser(header: list[str]) -> Parse:
     time, context, generated = columns(header, COLUMNS)
-    clock = WallClock()
+    ns = WallClock().ns
     inputs, outputs = TokenColumn(COLUMNS[1]), TokenColumn(COLUMNS[2])
 
     def parse(line: int, fields: Sequence[str]) -> Row:
-        return Row(clock(fields[time]), inputs[fields[context]], outputs[fields[generated]], line)
+        return Row(ns(fields[time]), inputs[fields[context]], outputs[fields[generated]], line)
 
     return parse
 

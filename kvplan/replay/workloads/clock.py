@@ -34,7 +34,7 @@ class WallClock:
         self.length = self.scale = 0
         self.end: int | None = None
 
-    def __call__(self, text: str) -> int:
+    def ns(self, text: str) -> int:
         """Nanoseconds since 1970; BadRow for what is no date and time."""
         if (
             text[:20] == self.second

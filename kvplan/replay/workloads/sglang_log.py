@@ -81,7 +81,7 @@ class Log:
 
     def take(self, line: int, entry: LogLine) -> Row | None:
         """The request that a line finishes, None for any other line."""
-        now_ns = self.clock(entry.timestamp)
+        now_ns = self.clock.ns(entry.timestamp)
         if entry.event == "request.received":
             rids = entry.rid if isinstance(entry.rid, list) else [entry.rid or ""]
             self.arrivals.update(dict.fromkeys(rids, now_ns))
