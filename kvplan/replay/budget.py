@@ -57,7 +57,7 @@ class PrefillBudget:
         return sequence if remaining > taken else None
 
     def admit(self, sequence: Sequence) -> Stop | None:
-        """Try a waiting request whose prefix is matched; returns why the pass ends, if it does."""
+        """Take a waiting request whose prefix is matched in; returns why not, if it cannot be."""
         lock = self.store.cache.lock(sequence.node)
         chosen = self._choose(sequence)
         if isinstance(chosen, Stop):
@@ -68,7 +68,7 @@ class PrefillBudget:
         self._admit(sequence, taken, is_middle=is_middle)
         if is_middle:
             self.chunked = sequence
-        return self.verdict()
+        return None
 
     def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
         """(tokens to compute now, whether the prompt is cut), its prefix being locked."""

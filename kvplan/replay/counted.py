@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as List
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 from kvplan.errors import ReplayViolation
 from kvplan.replay.memory import KvMemory
@@ -12,6 +11,8 @@ from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_div
+
+NO_GROUP = nullcontext()  # frees of counts need no common end
 
 
 class CountedMemory:
@@ -58,9 +59,8 @@ class CountedMemory:
     def free(self, slots: Slots) -> None:
         self._free_pages += ceil_div(len(slots), self.page_size)
 
-    @contextmanager
-    def free_group(self) -> Iterator[None]:
-        yield
+    def free_group(self) -> AbstractContextManager[None]:
+        return NO_GROUP
 
     def _take(self, num_pages: int) -> None:
         if num_pages > self._free_pages:

@@ -23,7 +23,7 @@ class TokenKey:
 
     __slots__ = ("tokens",)
 
-    def __init__(self, tokens: Iterable[int]) -> None:
+    def __init__(self, tokens: Iterable[Hashable]) -> None:
         self.tokens = list(tokens)
 
     def page(self, position: int, page_size: int) -> Hashable:

@@ -92,8 +92,10 @@ class PrefixCache:
         self.page_size = page_size
         self.evictable = 0
         self.protected = 0
+        self.evicted = 0
         self.root = Node(None, TokenKey(()), 0, 0, range(0))
         self._release = release
+        self._no_lock = Lock(self.root)
         self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
         self._clock = 0
 
@@ -114,22 +116,23 @@ class PrefixCache:
         stop = floor_page(len(slots), self.page_size)
         node = self.root
         for child in self._walk(key, stop):
-            self._touch(child)
             node = child
+            node.hits += node.stop > counted_to
+            self._touch(node)
             first = max(owned_from, node.start)
             if first < node.stop:
                 self._release(slots[first : node.stop])
-            if node.stop > counted_to:
-                self._hit(node)
         prefix_len = node.stop
         if prefix_len < stop:
             node = self._add(node, key, stop, slots[prefix_len:stop])
-            if stop > counted_to:
-                self._hit(node)
+            node.hits += stop > counted_to
+            self._leaves.put(node)
         return Inserted(prefix_len, node)
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
+        if node is self.root:
+            return self._no_lock
         for above in upwards(node):
             if not above.locks:
                 self.evictable -= len(above)
@@ -140,6 +143,8 @@ class PrefixCache:
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
+        if lock is self._no_lock:
+            return
         for node in upwards(lock.node):
             node.locks -= 1
             if not node.locks:
@@ -175,13 +180,6 @@ class PrefixCache:
     def _touch(self, node: Node) -> None:
         self._clock += 1
         node.access_time = self._clock
-        self._rerank(node)
-
-    def _hit(self, node: Node) -> None:
-        node.hits += 1
-        self._rerank(node)
-
-    def _rerank(self, node: Node) -> None:
         if node in self._leaves:
             self._leaves.put(node)
 
@@ -202,11 +200,11 @@ class PrefixCache:
         return upper
 
     def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
+        """A new node, not yet a candidate."""
         node = Node(parent, key, parent.stop, stop, slots)
         self._stamp(node)
         parent.children[key.page(node.start, self.page_size)] = node
         self._leaves.drop(parent)
-        self._leaves.put(node)
         self.evictable += len(node)
         return node
 
@@ -218,6 +216,7 @@ class PrefixCache:
         assert node.parent is not None
         del node.parent.children[node.key.page(node.start, self.page_size)]
         self.evictable -= len(node)
+        self.evicted += len(node)
         self._offer(node.parent)
 
     def _offer(self, node: Node) -> None:

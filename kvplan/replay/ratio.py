@@ -19,8 +19,12 @@ class NewTokenRatio:
         self.decay = (self.initial - self.lowest) / DECAY_STEPS
         self.current = self.initial
 
-    def step(self) -> None:
-        self.current = max(self.current - self.decay, self.lowest)
+    def step(self, num_steps: int = 1) -> None:
+        """So many decode steps that fit; each is rounded, as in the engine."""
+        for _ in range(num_steps):
+            if self.current == self.lowest:
+                return
+            self.current = max(self.current - self.decay, self.lowest)
 
     def reset(self) -> None:
         self.current = self.initial

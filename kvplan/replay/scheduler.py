@@ -41,6 +41,7 @@ class Step(NamedTuple):
     batch: Batch | None
     retracted: list[Sequence]
     aborted: list[Sequence]
+    finished: list[Sequence]
 
 
 class Scheduler:
@@ -61,10 +62,11 @@ class Scheduler:
         self._ends: Calendar[Sequence] = Calendar()
         self._retracted: list[Sequence] = []
         self._aborted: list[Sequence] = []
+        self._finished: list[Sequence] = []
 
     def step(self) -> Step:
         """One turn of the loop."""
-        self._retracted, self._aborted = [], []
+        self._retracted, self._aborted, self._finished = [], [], []
         batch = self._next_batch()
         results = self._last if self._server.overlap else batch
         if results is not None:
@@ -72,7 +74,25 @@ class Scheduler:
         elif batch is None:
             self.ratio.reset()
         self._last = batch
-        return Step(batch, self._retracted, self._aborted)
+        return Step(batch, self._retracted, self._aborted, self._finished)
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits, runs, or is in flight."""
+        return not (
+            self.waiting.requests
+            or self.running.sequences
+            or self.chunked is not None
+            or (self._server.overlap and self._last is not None)
+        )
+
+    def drop_head(self) -> Sequence:
+        """Take out what blocks a stuck loop: the cut prompt, or the head of the queue."""
+        sequence = self.chunked
+        if sequence is None:
+            return self.waiting.requests.popleft()
+        self.chunked = None
+        self.store.release(sequence, keep=False)
+        return sequence
 
     # what runs next
 
@@ -118,16 +138,10 @@ class Scheduler:
         if self.chunked is not None:
             self.chunked = budget.continue_chunked(self.chunked)
         self._admit_waiting(budget)
-        if not budget.parts:
-            return None
-        admitted = {part.sequence for part in budget.parts}
-        self.waiting.requests = [
-            sequence for sequence in self.waiting.requests if sequence not in admitted
-        ]
         if budget.chunked is not None:
             self.chunked = budget.chunked
-        for sequence in admitted:
-            sequence.retracted = False
+        if not budget.parts:
+            return None
         return Prefill(budget.parts, self.store.extend(budget.parts))
 
     def _budget(self, reserved: float) -> PrefillBudget:
@@ -136,17 +150,19 @@ class Scheduler:
         return PrefillBudget(self._server, self.store, reserved)
 
     def _admit_waiting(self, budget: PrefillBudget) -> None:
-        running = self.running
-        for sequence in self.waiting.requests:
-            if budget.verdict() is Stop.OTHER:
-                return
+        """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
+        running, queue = self.running, self.waiting.requests
+        while queue and budget.verdict() is not Stop.OTHER:
             held = sum(part.sequence.holds_row for part in budget.parts)
             if len(budget.parts) >= self._rows_left(held):
                 running.full = True
             if running.full:
                 return
-            self.store.match(sequence)
-            stop = budget.admit(sequence)
+            self.store.match(queue[0])
+            stop = budget.admit(queue[0])
+            if stop is None:
+                queue.popleft().retracted = False
+                stop = budget.verdict()
             if stop is Stop.NO_MEMORY:
                 running.full = bool(budget.parts or running.sequences)
             if stop is not None:
@@ -208,17 +224,17 @@ class Scheduler:
     # what came of it
 
     def _take_in(self, batch: Batch) -> None:
-        with self.store.memory.free_group():
-            if isinstance(batch, Prefill):
+        if isinstance(batch, Prefill):
+            with self.store.memory.free_group():
                 self._take_in_prefill(batch)
-            else:
-                self._take_in_decode(batch)
+        else:
+            self._take_in_decode(batch)
 
     def _take_in_prefill(self, batch: Prefill) -> None:
         for sequence, _, stop, is_middle in batch.parts:
             if is_middle or sequence.finished or sequence.retracted:
                 continue
-            sequence.add_first_output()
+            self.running.add_first_output(sequence)
             if sequence.outputs >= sequence.target:
                 self._finish(sequence)
                 continue
@@ -232,14 +248,17 @@ class Scheduler:
         due = self._ends.take(lockstep.collected)
         if len(due) > 1:
             due.sort(key=batch.sequences.index)
-        for sequence in due:
-            self._finish(sequence)
+        if due:
+            with self.store.memory.free_group():
+                for sequence in due:
+                    self._finish(sequence)
 
     def _finish(self, sequence: Sequence) -> None:
         if sequence.in_lockstep:
             self.running.leave([sequence])
         sequence.end()
         self.store.release(sequence, keep=True)
+        self._finished.append(sequence)
 
     def _plan_end(self, sequence: Sequence) -> None:
         sequence.end_tick = self.running.lockstep.collected + sequence.target - sequence.outputs

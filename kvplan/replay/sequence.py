@@ -33,6 +33,7 @@ class Sequence:
         "_committed",
         "_lockstep",
         "_outputs",
+        "arrival_ns",
         "branch_len",
         "counted_len",
         "end_tick",
@@ -51,6 +52,7 @@ class Sequence:
         "retracted",
         "rid",
         "row",
+        "session",
         "sliding_start",
         "stop",
         "target",
@@ -77,6 +79,8 @@ class Sequence:
         self.holds_row = False
         self.row = 0
         self.end_tick = -1
+        self.arrival_ns = 0
+        self.session: str | None = None
         self.finished = False
         self.retracted = False
         self.num_retractions = 0

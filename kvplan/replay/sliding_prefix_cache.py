@@ -65,20 +65,19 @@ class SlidingPrefixCache(PrefixCache):
         stop = floor_page(len(slots), self.page_size)
         node = self.root
         for child in self._walk(key, stop):
-            self._touch(child)
             node = child
+            self._touch(node)
             first = max(owned_from, node.start)
             if first < node.stop:
                 consumed = self._revive(node, slots, window_from)
                 self._release_duplicates(slots, first, consumed, window_from)
-            if node.stop > counted_to:
-                self._hit(node)
+            node.hits += node.stop > counted_to
         prefix_len = node.stop
         if prefix_len < stop:
             node = self._add(node, key, stop, slots[prefix_len:stop])
             self._fill_leaf(node, window_from)
-            if stop > counted_to:
-                self._hit(node)
+            node.hits += stop > counted_to
+            self._leaves.put(node)
         self._touch_window(node)
         return Inserted(prefix_len, node)
 

@@ -9,7 +9,7 @@ from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
-from kvplan.replay.store import KvStore
+from kvplan.replay.store import ENDLESS, KvStore
 from kvplan.units import ceil_page, floor_page
 
 DECODE_INTERVAL = 128  # tokens that leave the window before a decoding request gives them back
@@ -46,6 +46,18 @@ class SlidingStore(KvStore):
     def reachable_sliding(self) -> int:
         """Sliding tokens that are free or could be by evicting."""
         return self.memory.sliding_available() + self.cache.evictable_sliding
+
+    def available(self) -> int:
+        return self.memory.full_available()
+
+    def reachable_pages(self) -> int:
+        return min(self.reachable(), self.reachable_sliding()) // self.page_size
+
+    def quiet_steps(self, sequences: list[Sequence]) -> int:
+        behind = self._window + DECODE_INTERVAL + 1
+        return min(
+            [max(0, seq.sliding_start + behind - seq.seq_len) for seq in sequences], default=ENDLESS
+        )
 
     def reclaim(self, num_tokens: int) -> bool:
         full = num_tokens - self.memory.full_available()

@@ -8,6 +8,8 @@ from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
 
+ENDLESS = 1 << 60
+
 
 class KvStore:
     """One pool of slots, shared by running requests and the prefix cache."""
@@ -22,15 +24,27 @@ class KvStore:
         """Tokens that are free or could be by evicting."""
         return self.memory.available() + self.cache.evictable
 
+    def available(self) -> int:
+        """Tokens that are free."""
+        return self.memory.available()
+
+    def reachable_pages(self) -> int:
+        """Pages that a decode step may take at most, each side of the memory asked."""
+        return self.reachable() // self.page_size
+
+    def quiet_steps(self, sequences: list[Sequence]) -> int:  # noqa: ARG002
+        """Decode steps of these requests in which none gives slots back."""
+        return ENDLESS
+
     def reclaim(self, num_tokens: int) -> bool:
         """Evict until so many tokens are free; whether they are."""
         shortfall = num_tokens - self.memory.available()
-        if shortfall > 0:
-            self.cache.evict(shortfall)
-        return self.memory.available() >= num_tokens
+        return shortfall <= 0 or self.cache.evict(shortfall) >= shortfall
 
     def match(self, sequence: Sequence) -> None:
         """Look up what is cached of a waiting request; at least one token is left to compute."""
+        if not self.caching:
+            return  # nothing is ever cached: its match stays at the root
         limit = sequence.seq_len - 1
         found = self.cache.match(sequence.key, limit)
         sequence.node = found.node

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
+
 from kvplan.replay.prefix_cache import PrefixCache
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
@@ -16,7 +19,7 @@ class WaitingQueue:
     """First come, first served; or by longest cached prefix, while the queue is short."""
 
     def __init__(self, server: Server, store: KvStore) -> None:
-        self.requests: list[Sequence] = []
+        self.requests: deque[Sequence] = deque()
         self._store = store
         self._by_prefix = server.schedule_policy == "lpm" and server.prefix_cache
         self._refreshes = server.prefix_cache and server.eviction_policy == "lru"
@@ -34,7 +37,7 @@ class WaitingQueue:
         due = self._passes % REFRESH_INTERVAL == 0
         self._passes += 1
         if due:
-            for sequence in reversed(self.requests[:MATCH_LIMIT]):
+            for sequence in reversed(list(islice(self.requests, MATCH_LIMIT))):
                 self._store.cache.match(sequence.key, sequence.seq_len)
 
     def _sort_by_prefix(self) -> None:
@@ -50,6 +53,11 @@ class WaitingQueue:
                     deferred.add(sequence.rid)
                 else:
                     beginnings.insert(sequence.key, range(length))
-        self.requests.sort(
-            key=lambda sequence: (1, 0) if sequence.rid in deferred else (0, -sequence.matched_len)
+        self.requests = deque(
+            sorted(
+                self.requests,
+                key=lambda sequence: (
+                    (1, 0) if sequence.rid in deferred else (0, -sequence.matched_len)
+                ),
+            )
         )

@@ -1,0 +1,60 @@
+"""The scheduling loop over counts: steps in which nothing happens are taken together."""
+
+from __future__ import annotations
+
+from kvplan.replay.scheduler import Decode, Scheduler
+
+
+class CountingScheduler(Scheduler):
+    """Decides as `Scheduler` does; `jump` covers decode steps that change lengths and nothing else."""
+
+    def quiet_steps(self, at_most: int) -> int:
+        """Decode steps ahead in which nobody ends, comes, gives way or starts a prompt.
+
+        `at_most` is how many pass before the next arrival.
+        """
+        running = self.running
+        if (
+            self.chunked is not None
+            or not isinstance(self._last, Decode)
+            or self._last.sequences is not running.sequences
+        ):
+            return 0
+        if self.waiting.requests and not self._closed():
+            return 0
+        next_end = self._ends.next_tick()
+        assert next_end is not None, "whoever decodes has an end"
+        num_steps = next_end - 1 - running.lockstep.collected
+        if not self._closed():
+            num_steps = min(num_steps, at_most)
+        return self._affordable(min(num_steps, self.store.quiet_steps(running.sequences)))
+
+    def jump(self, num_steps: int) -> None:
+        """Take so many quiet steps at once."""
+        running, store = self.running, self.store
+        page = store.page_size
+        before_last = running.new_pages_over(num_steps - 1)
+        num_pages = running.new_pages_over(num_steps)
+        store.reclaim((before_last + len(running)) * page)
+        running.lockstep.launched += num_steps
+        running.lockstep.collected += num_steps
+        self.ratio.step(num_steps)
+        store.memory.decode(running.sequences, num_pages)
+
+    def _closed(self) -> bool:
+        """Whether no pass looks at the queue until somebody leaves."""
+        return self.running.full and self._server.sliding is None
+
+    def _affordable(self, num_steps: int) -> int:
+        """As many of these steps as memory surely holds, the cache being given up."""
+        reachable = self.store.reachable_pages()
+        if num_steps <= 0 or self.running.new_pages_over(num_steps) <= reachable:
+            return num_steps
+        fits, fails = 0, num_steps
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            if self.running.new_pages_over(middle) <= reachable:
+                fits = middle
+            else:
+                fails = middle
+        return fits

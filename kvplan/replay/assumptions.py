@@ -1,0 +1,43 @@
+"""What no trace records and a replay has to assume: wishes, step times, acceptance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from kvplan.errors import InputError
+from kvplan.replay.requests import Request
+
+NS_PER_S = 1_000_000_000
+UNLIMITED = 1 << 30  # what a client without a wish gets before clipping
+
+
+class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`max_new` is what clients ask for: exactly what they got (`exact`), a number, or as much as
+
+    the context holds (`context`). A decode step takes `decode_ns`; a prefill step no less, and
+    as long as its tokens need at `prefill_tokens_per_s`.
+    """
+
+    max_new: int | Literal["exact", "context"] = "exact"
+    decode_ns: int = 20_000_000
+    prefill_tokens_per_s: int = 20_000
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_new, int) and self.max_new < 1:
+            raise InputError(f"a max_new of {self.max_new} tokens", hint="1 or more")
+        if self.decode_ns < 1 or self.prefill_tokens_per_s < 1:
+            raise InputError("step times must be positive", hint="see --tpot and --prefill-rate")
+
+    def wish(self, request: Request) -> int:
+        """New tokens that the client asked for, before the engine clips them."""
+        if request.max_new is not None:
+            return request.max_new
+        if isinstance(self.max_new, int):
+            return self.max_new
+        return UNLIMITED if self.max_new == "context" else max(1, request.output_len)
+
+    def prefill_ns(self, num_tokens: int) -> int:
+        """Duration of a step that computes so many prompt tokens."""
+        return max(self.decode_ns, num_tokens * NS_PER_S // self.prefill_tokens_per_s)

@@ -1,0 +1,146 @@
+"""A workload through the scheduling model: arrivals by the clock, one turn after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kvplan.replay.accounting import CountingScheduler
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.feed import Feed
+from kvplan.replay.intake import clip_max_new, refusal
+from kvplan.replay.keys import key_of
+from kvplan.replay.memory import KvMemory
+from kvplan.replay.meter import Meter
+from kvplan.replay.requests import Request
+from kvplan.replay.scheduler import Prefill, Scheduler, Step
+from kvplan.replay.sequence import Sequence
+from kvplan.replay.server import Server
+from kvplan.replay.sliding_store import open_store
+from kvplan.replay.store import ENDLESS
+from kvplan.units import ceil_div, floor_page
+
+STALLED = "never admitted: an empty pool has no room for it"
+
+
+class Turn(NamedTuple):
+    """What one turn did: a step of the loop, or (`step` is None) decode steps taken together."""
+
+    step: Step | None
+    num_steps: int
+    start_ns: int
+    duration_ns: int
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing was launched."""
+        return self.step is not None and self.step.batch is None
+
+
+class Replay:
+    """Iterate to run it to the end; `meter` has the figures so far at any time.
+
+    With `jumps` uneventful decode steps are taken together, which memory over real slots cannot.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        memory: KvMemory,
+        requests: Iterable[Request],
+        assumptions: Assumptions,
+        *,
+        jumps: bool,
+    ) -> None:
+        self.server = server
+        self.assumptions = assumptions
+        self.store = open_store(server, memory)
+        self.scheduler: Scheduler = (
+            CountingScheduler(server, self.store) if jumps else Scheduler(server, self.store)
+        )
+        self.meter = Meter(self.scheduler, floor_page(server.num_tokens, server.page_size))
+        self.now_ns = 0
+        self._blanks = 0
+        self._feed = Feed(requests)
+
+    def __iter__(self) -> Iterator[Turn]:
+        feed, scheduler = self._feed, self.scheduler
+        idle = scheduler.is_idle()
+        while feed.next_ns is not None or not idle:
+            if idle:
+                scheduler.step()  # an idle turn starts the ratio anew
+                self.now_ns = max(self.now_ns, feed.next_ns or 0)
+            if feed.next_ns is not None and feed.next_ns <= self.now_ns:
+                self._take_arrivals()
+            turn = self._jump() or self._step()
+            yield turn
+            idle = turn.is_blank and scheduler.is_idle()
+
+    def _step(self) -> Turn:
+        step = self.scheduler.step()
+        start, duration = self.now_ns, self._duration(step)
+        self.now_ns += duration
+        self.meter.step(step, start, duration)
+        for sequence in [*step.finished, *step.aborted]:
+            self._feed.answered(sequence.session, self.now_ns)
+        self._blanks = self._blanks + 1 if step.batch is None else 0
+        if self._blanks > 1 and not self.scheduler.is_idle():
+            # the first blank turn may have freed something; the second had nothing to wait for
+            self._reject(self.scheduler.drop_head(), STALLED)
+        return Turn(step, 1, start, duration)
+
+    def _jump(self) -> Turn | None:
+        """Quiet decode steps up to the next event, if there are at least two."""
+        scheduler = self.scheduler
+        if not isinstance(scheduler, CountingScheduler):
+            return None
+        step_ns = self.assumptions.decode_ns
+        next_time = self._feed.next_ns
+        until_arrival = ENDLESS if next_time is None else ceil_div(next_time - self.now_ns, step_ns)
+        num_steps = scheduler.quiet_steps(until_arrival)
+        if num_steps < 2:
+            return None
+        scheduler.jump(num_steps)
+        start, duration = self.now_ns, num_steps * step_ns
+        self.now_ns += duration
+        self.meter.jump(num_steps, duration)
+        return Turn(None, num_steps, start, duration)
+
+    def _duration(self, step: Step) -> int:
+        if step.batch is None:
+            return 0
+        if isinstance(step.batch, Prefill):
+            num_tokens = sum([part.stop - part.prefix_len for part in step.batch.parts])
+            return self.assumptions.prefill_ns(num_tokens)
+        return self.assumptions.decode_ns
+
+    def _take_arrivals(self) -> None:
+        for time_ns, request in self._feed.take(self.now_ns):
+            self.meter.num_requests += 1
+            reason = refusal(self.server, request.input_len)
+            if reason is None:
+                self.scheduler.waiting.requests.append(self._sequence(request, time_ns))
+            else:
+                self.meter.rejections[reason] += 1
+                self._feed.answered(request.session, self.now_ns)
+
+    def _sequence(self, request: Request, time_ns: int) -> Sequence:
+        wish = self.assumptions.wish(request)
+        max_new = clip_max_new(self.server, request.input_len, wish)
+        if max_new < request.output_len:
+            self.meter.num_clipped += 1
+        sequence = Sequence(
+            request.rid,
+            key_of(request),
+            request.input_len,
+            max_new,
+            request.output_len,
+            self.store.cache.root,
+        )
+        sequence.arrival_ns = time_ns
+        sequence.session = request.session
+        return sequence
+
+    def _reject(self, sequence: Sequence, reason: str) -> None:
+        self.meter.rejections[reason] += 1
+        self._feed.answered(sequence.session, self.now_ns)

@@ -1,0 +1,61 @@
+"""Requests come by the clock, follow-ups after the answer that they wait for."""
+
+from __future__ import annotations
+
+from kvplan.replay.feed import Feed
+from kvplan.replay.requests import Request
+
+
+def request(rid, t_ns=0, **change):
+    return Request(rid=rid, t_ns=t_ns, input_len=1, output_len=1, **change)
+
+
+def rids(arrivals):
+    return [(time_ns, request.rid) for time_ns, request in arrivals]
+
+
+def test_requests_come_when_their_time_has_come():
+    feed = Feed([request("a", 0), request("b", 5), request("c", 5), request("d", 9)])
+
+    assert feed.next_ns == 0
+    assert rids(feed.take(6)) == [(0, "a"), (5, "b"), (5, "c")]
+    assert feed.next_ns == 9
+    assert rids(feed.take(8)) == []
+    assert rids(feed.take(9)) == [(9, "d")]
+    assert feed.next_ns is None
+
+
+def test_a_follow_up_waits_for_its_answer_and_its_delay():
+    turns = [request("a1", session="a")] + [
+        request(f"a{n}", session="a", delay_ns=10) for n in (2, 3)
+    ]
+    feed = Feed([*turns, request("b", 50)])
+
+    assert rids(feed.take(0)) == [(0, "a1")]
+    assert feed.next_ns == 50
+    feed.answered("a", 20)
+    assert rids(feed.take(40)) == [(30, "a2")]
+    feed.answered("a", 45)
+    assert rids(feed.take(60)) == [(50, "b"), (55, "a3")]
+    feed.answered("a", 61)
+    assert feed.next_ns is None
+
+
+def test_a_delay_without_a_request_before_it_counts_as_an_arrival():
+    feed = Feed([request("a", 7, session="a", delay_ns=10)])
+
+    assert feed.next_ns == 7
+
+
+def test_the_stream_is_read_no_further_than_needed():
+    read = []
+
+    def stream():
+        for n in range(100):
+            read.append(n)
+            yield request(str(n), n)
+
+    feed = Feed(stream())
+    feed.take(3)
+
+    assert len(read) == 5

@@ -1,0 +1,156 @@
+"""Counts that jump, counts that step and real slots tell the same of any workload."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvplan.pools.storage import open_storage
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.counted import count_memory
+from kvplan.replay.pools.build import build_memory
+from kvplan.replay.replay import Replay
+from kvplan.replay.requests import BlockIds, Request
+from kvplan.replay.server import Server, SlidingPool
+
+STEP_NS = 20_000_000
+
+
+def server(**change):
+    settings = {
+        "page_size": 4,
+        "num_tokens": 400,
+        "num_rows": 16,
+        "max_running_requests": 16,
+        "context_len": 300,
+        "chunked_prefill_size": 64,
+    }
+    return Server(**{**settings, **change})
+
+
+def request(number, t_steps, input_len, output_len, *, blocks=0, max_new=None):
+    identity = BlockIds(ids=tuple(range(blocks)), block_size=16) if blocks else None
+    return Request(
+        rid=f"r{number}",
+        t_ns=t_steps * STEP_NS // 2,
+        input_len=max(input_len, 16 * blocks),
+        output_len=output_len,
+        max_new=max_new,
+        identity=identity,
+    )
+
+
+def figures(server, requests, memory, *, jumps, **assumed):
+    replay = Replay(
+        server, memory, requests, Assumptions(decode_ns=STEP_NS, **assumed), jumps=jumps
+    )
+    for _ in replay:
+        pass
+    store, meter = replay.store, dict(vars(replay.meter))
+    assert replay.scheduler.is_idle()
+    assert store.available() == meter["capacity"] - store.cache.evictable
+    assert store.cache.protected == 0
+    assert memory.free_rows() == server.num_rows
+    for each_step in ("occupancy_ns", "_scheduler"):
+        del meter[each_step]
+    return {**meter, "evicted": store.cache.evicted, "now_ns": replay.now_ns}
+
+
+def all_figures(server, requests, **assumed):
+    memory = build_memory(server, open_storage("cpu"))
+    pooled = figures(server, requests, memory, jumps=False, **assumed)
+    assert memory.allocator.verify_accounting() == []
+    assert memory.rows.verify_accounting() == []
+    return {
+        "jumping": figures(server, requests, count_memory(server), jumps=True, **assumed),
+        "stepping": figures(server, requests, count_memory(server), jumps=False, **assumed),
+        "pooled": pooled,
+    }
+
+
+WORKLOADS = st.lists(
+    st.tuples(st.integers(0, 120), st.integers(1, 200), st.integers(0, 90), st.integers(0, 4)),
+    min_size=1,
+    max_size=25,
+).map(
+    lambda rows: [
+        request(n, t, i, o, blocks=b)
+        for n, (t, i, o, b) in enumerate(sorted(rows, key=lambda r: r[0]))
+    ]
+)
+
+SERVERS = st.builds(
+    server,
+    page_size=st.sampled_from([1, 4, 16]),
+    num_tokens=st.sampled_from([256, 400, 2000]),
+    max_running_requests=st.sampled_from([2, 5, 16]),
+    chunked_prefill_size=st.sampled_from([None, 32, 64]),
+    prefix_cache=st.booleans(),
+    schedule_policy=st.sampled_from(["fcfs", "lpm"]),
+    conservativeness=st.sampled_from([0.05, 0.3, 1.0]),
+    overlap=st.booleans(),
+    sliding=st.sampled_from(
+        [None, None, SlidingPool(window=32, num_tokens=256), SlidingPool(window=64, num_tokens=400)]
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WORKLOADS, SERVERS, st.sampled_from(["exact", "context", 64]))
+def test_all_engines_agree(requests, server, max_new):
+    found = all_figures(server, requests, max_new=max_new)
+
+    assert found["jumping"] == found["stepping"] == found["pooled"]
+
+
+def test_everybody_is_answered_and_counted():
+    requests = [request(n, n, 50, 20) for n in range(40)] + [request(99, 50, 500, 1)]
+
+    found = all_figures(server(), requests)["jumping"]
+    assert found["num_requests"] == 41
+    assert found["num_finished"] == 40
+    assert sum(found["rejections"].values()) == 1
+    assert found["computed_tokens"] == 40 * 50
+    assert found["hit_tokens"] == found["num_aborted"] == found["num_retractions"] == 0
+
+
+def test_shared_blocks_are_hits():
+    requests = [request(n, 60 * n, 40, 4, blocks=2) for n in range(5)]
+
+    found = all_figures(server(), requests)["jumping"]
+    assert found["hit_tokens"] == 4 * 32
+
+
+def test_a_pool_that_is_too_small_brings_retractions():
+    requests = [request(n, 8 * n, 40, 60) for n in range(10)]
+
+    roomy = all_figures(server(num_tokens=2000), requests)["jumping"]
+    assert roomy["num_retractions"] == 0
+
+    tight = server(num_tokens=256, conservativeness=0.05)
+    assert tight.num_tokens < roomy["peak_used"]
+    found = all_figures(tight, requests)["jumping"]
+    assert found["num_retractions"] > 0
+    assert found["first_retraction_ns"] > 0
+    assert found["recomputed_tokens"] > 0
+    assert found["num_finished"] == 10
+
+
+def test_a_request_that_no_empty_sliding_pool_holds_does_not_stop_the_rest():
+    narrow = server(
+        chunked_prefill_size=None, num_tokens=2000, sliding=SlidingPool(window=64, num_tokens=128)
+    )
+    requests = [request(0, 0, 250, 4), request(1, 1, 20, 4)]
+
+    found = all_figures(narrow, requests)["jumping"]
+    assert found["num_finished"] == 1
+    assert list(found["rejections"]) == ["never admitted: an empty pool has no room for it"]
+
+
+@pytest.mark.parametrize("jumps", [True, False])
+def test_an_empty_workload_ends_at_once(jumps):
+    launch = server()
+
+    found = figures(launch, [], count_memory(launch), jumps=jumps)
+    assert found["num_requests"] == found["decode_steps"] == 0
