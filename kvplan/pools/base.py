@@ -30,6 +30,17 @@ class LayerBuffer(NamedTuple):
     rows_per_page: int
 
 
+class SlotPlace(NamedTuple):
+    """Where one layer keeps something of a slot: bytes of the tensor `name` from its start.
+
+    A buffer with a row a page keeps all slots of the page in those bytes.
+    """
+
+    name: str
+    offset_bytes: int
+    num_bytes: int
+
+
 class RowShapes(NamedTuple):
     """What the write door takes for one token; v is None where nothing of it is kept."""
 
@@ -111,6 +122,15 @@ class KvPool(ABC):
     def read(self, layer_id: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """k and v of some slots as the write door took them, unpacked and with scales applied."""
 
+    def places(self, layer_id: int, slot: int) -> list[SlotPlace]:
+        """Where a layer keeps what a slot holds; the slot is one of the layer's own side."""
+        check_slots(torch.tensor([slot]), self.num_slots, "the place")
+        page, offset = divmod(slot, self.page_size)
+        return [
+            place_of(buffer, page, offset, self.page_size)
+            for buffer in self.layer_buffers(layer_id)
+        ]
+
     def bytes(self) -> int:
         """Bytes of all tensors, views not counted."""
         return sum(entry.tensor.nbytes for entry in self.tensors() if not entry.is_view)
@@ -124,6 +144,18 @@ class KvPool(ABC):
             for buffer in self.layer_buffers(layer_id):
                 rows = page_rows(buffer)
                 rows[target] = rows[source]
+
+
+def place_of(buffer: LayerBuffer, page: int, offset: int, page_size: int) -> SlotPlace:
+    """A slot's own row, or all rows of its page where they are fewer than its slots."""
+    tensor = buffer.tensor
+    own = buffer.rows_per_page == page_size
+    row = page * buffer.rows_per_page + (offset if own else 0)
+    num_rows = 1 if own else buffer.rows_per_page
+    row_bytes = tensor.stride(0) * tensor.element_size()
+    start = int(tensor.storage_offset()) * tensor.element_size()
+    used = tensor[:1].numel() * tensor.element_size()
+    return SlotPlace(buffer.name, start + row * row_bytes, (num_rows - 1) * row_bytes + used)
 
 
 def page_rows(buffer: LayerBuffer) -> torch.Tensor:

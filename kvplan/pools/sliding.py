@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kvplan.errors import PoolError
-from kvplan.pools.base import KvPool, PoolTensor, check_page_lists
+from kvplan.pools.base import KvPool, PoolTensor, SlotPlace, check_page_lists
 from kvplan.pools.routed import RoutedPool
 from kvplan.pools.window_map import WindowMap
 from kvplan.pools.write_loc import KVWriteLoc
@@ -60,6 +60,9 @@ class SwaPool(RoutedPool):
         if part is self.sliding:
             slots = sliding_slots(layer_id, loc)
         part.set_kv_buffer(layer_id, KVWriteLoc(slots, physical=loc.physical), k, v)
+
+    def places(self, layer_id: int, slot: int) -> list[SlotPlace]:
+        return self.part(layer_id).places(layer_id, slot)
 
     def copy_pages(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy whole pages of full slots, and the sliding pages mapped to both ends."""

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 
 from kvplan.errors import PoolError
-from kvplan.pools.base import KvPool, PoolTensor, check_page_lists
+from kvplan.pools.base import KvPool, PoolTensor, SlotPlace, check_page_lists
 from kvplan.pools.routed import RoutedPool
 from kvplan.pools.write_loc import KVWriteLoc, check_slots
 
@@ -68,6 +68,13 @@ class StripedPool(RoutedPool):
         check_slots(slots, self.num_slots, "the read")
         self._refuse_foreign(slots)
         return super().read(layer_id, self.local_slots(slots))
+
+    def places(self, layer_id: int, slot: int) -> list[SlotPlace]:
+        """Where this rank keeps a logical slot; refused for a slot of another rank."""
+        slots = torch.tensor([slot])
+        check_slots(slots, self.num_slots, "the place")
+        self._refuse_foreign(slots)
+        return self.local.places(layer_id, int(self.local_slots(slots)))
 
     def _refuse_foreign(self, slots: torch.Tensor) -> None:
         if slots.device.type != "cpu":

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from kvplan.errors import PoolError
-from kvplan.pools.base import KvPool, page_rows
+from kvplan.pools.base import KvPool, SlotPlace, page_rows
 from kvplan.pools.host import HostTier, load_pages, save_pages
+from kvplan.pools.marks import mark
 from kvplan.pools.storage import Storage
+from kvplan.pools.write_loc import KVWriteLoc
 from tests.pools.kinds import KINDS, LAYERS, SIZE
 
 
@@ -147,3 +149,34 @@ def test_index_keys_have_host_bytes_of_their_own(storage):
     tier = HostTier(KINDS["dsa-fp8-packed"](storage), size=128)
 
     assert tier.bytes_by_name() == {"latent": 3 * 128 * 656, "index_key": 2 * 2 * 64 * 132}
+
+
+def test_a_slot_is_found_where_its_bytes_changed(pool):
+    """What a write changes lies within the places that the pool names for the slot."""
+    slot = 2 * pool.page_size + pool.page_size // 2
+    shapes = pool.row_shapes(LAYERS[1])
+    number = torch.tensor([5], device=pool.storage.device)
+    v = None if shapes.v is None else mark(number, shapes.v)
+    pool.set_kv_buffer(LAYERS[1], KVWriteLoc(on(pool, slot)), mark(number, shapes.k), v)
+
+    places = {place.name: place for place in pool.places(LAYERS[1], slot)}
+    written = 0
+    for buffer in pool.layer_buffers(LAYERS[1]):
+        changed = buffer.tensor.view(torch.uint8).flatten().nonzero()
+        place = places[buffer.name]
+        if len(changed):
+            written += 1
+            assert place.offset_bytes <= int(changed.min())
+            assert int(changed.max()) < place.offset_bytes + place.num_bytes
+    assert written
+
+
+def test_places_are_exact_for_rows_of_slots_and_refuse_others(storage):
+    pool = KINDS["mha-bfloat16"](storage)
+
+    assert pool.places(LAYERS[0], 17) == [
+        SlotPlace("k", 17 * 128, 128),
+        SlotPlace("v", 17 * 64, 64),
+    ]
+    with pytest.raises(PoolError, match="the place names slot 528"):
+        pool.places(LAYERS[0], 528)

@@ -72,6 +72,14 @@ def test_reading_a_foreign_slot_names_its_rank(storage):
         pool.read(0, torch.tensor([16, 20]))
 
 
+def test_a_slot_is_found_on_its_own_rank(storage):
+    pool = stripe(InterleavedPool, 1, storage)
+
+    assert pool.places(0, 4 * PAGE + 2) == pool.local.places(0, PAGE + 2)
+    with pytest.raises(PoolError, match="slot 20 lies on rank 2"):
+        pool.places(0, 20)
+
+
 def test_interleaved_pages_copy_within_their_rank(anywhere):
     device = anywhere.device
     pool = stripe(InterleavedPool, 1, anywhere)
