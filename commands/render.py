@@ -52,6 +52,8 @@ def console(*, color: bool | None = None, stderr: bool = False) -> Any:
         width=PIPED_WIDTH if piped and "COLUMNS" not in os.environ else None,
         no_color=None if color is None else not color,
         highlight=False,
+        markup=False,
+        emoji=False,
         soft_wrap=True,
         stderr=stderr,
     )

@@ -32,7 +32,7 @@ TYPES: dict[Kind, type[Any]] = {
 }
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")
-HF_IDS = re.compile(r"^(?:hf_id: (\S+)|aliases: \[(.*)\])$", re.MULTILINE)
+HF_IDS = r"^(?:hf_id: (\S+)|aliases: \[(.*)\])$"
 
 
 def load_model(name: str) -> ModelSpec:
@@ -149,7 +149,7 @@ def hf_ids() -> dict[str, str]:
     """Preset name of every known HF id, read from the text of the files."""
     known: dict[str, str] = {}
     for path in preset_files("model"):
-        for hf_id, aliases in HF_IDS.findall(path.read_text("utf-8")):
+        for hf_id, aliases in re.findall(HF_IDS, path.read_text("utf-8"), re.MULTILINE):
             for name in (hf_id, *aliases.split(", ")):
                 if name:
                     known.setdefault(name, path.stem)

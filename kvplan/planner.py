@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kvplan import catalog
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
-from kvplan.overrides import Override, apply
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, estimate_memory
 from kvplan.sizing.plan import NoStart, Plan, plan_launch
@@ -19,6 +18,9 @@ from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
 from kvplan.spec.server import ServerArgs
 from kvplan.units import GIB
+
+if TYPE_CHECKING:
+    from kvplan.overrides import Override
 
 SECTIONS = ("model", "draft", "gpu", "server", "memory")
 
@@ -95,6 +97,8 @@ def server_args(values: dict[str, Any], where: str) -> ServerArgs:
 
 def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Override]) -> Launch:
     """`--set` over everything: `model.…`, `draft.…`, `gpu.…`, `memory.…`, or a server argument."""
+    from kvplan.overrides import apply
+
     data = {
         "model": msgspec.to_builtins(launch.model),
         "gpu": msgspec.to_builtins(launch.gpu),

@@ -32,10 +32,10 @@ def read_scalar(text: str) -> Scalar:
         return text
     if INTEGER.fullmatch(text):
         return int(text)
-    if FLOAT.fullmatch(text):
+    if re.fullmatch(FLOAT, text, re.ASCII):
         return finite(float(text), text)
     for pattern, what, rewrite in TRAPS:
-        if pattern.fullmatch(text):
+        if re.fullmatch(pattern, text, re.ASCII):
             raise ScalarTrap(f"'{text}' {what}", rewrite(text))
     return text
 
@@ -96,37 +96,38 @@ LOOKALIKES = {
 }
 NUMBER_STARTS = frozenset("+-.0123456789")
 INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,29})", re.ASCII)
-FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?", re.ASCII)
-TRAPS: tuple[tuple[re.Pattern[str], str, Callable[[str], str]], ...] = (
+FLOAT = r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?"
+# patterns are compiled where they are first needed: most files hold none of these
+TRAPS: tuple[tuple[str, str, Callable[[str], str]], ...] = (
     (
-        re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+", re.ASCII),
+        r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+",
         "is text to YAML readers of version 1.1, not a number",
         plain_or_signed,
     ),
     (
-        re.compile(r"[-+]?0[oO]?[0-9_]+", re.ASCII),
+        r"[-+]?0[oO]?[0-9_]+",
         "has a leading zero, which some YAML readers take for octal",
         decimal_digits,
     ),
     (
-        re.compile(r"[-+]?0[xXbB][0-9a-fA-F_]+", re.ASCII),
+        r"[-+]?0[xXbB][0-9a-fA-F_]+",
         "is a number in another base to some YAML readers",
         base_ten,
     ),
     (
-        re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*", re.ASCII),
+        r"[-+]?[0-9][0-9_]*_[0-9_]*",
         "is a number to some YAML readers and text to others",
         decimal_digits,
     ),
     (
-        re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII),
+        r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?",
         "is a base-60 number to YAML readers of version 1.1",
         quoted,
     ),
     (
-        re.compile(r"[-+]?\.(?:inf|nan)", re.ASCII | re.IGNORECASE),
+        r"[-+]?\.(?:[iI][nN][fF]|[nN][aA][nN])",
         "is no finite number",
         finite_only,
     ),
-    (re.compile(r"[-+]?[0-9]{31,}", re.ASCII), "has too many digits", finite_only),
+    (r"[-+]?[0-9]{31,}", "has too many digits", finite_only),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from kvplan.scalars import Scalar, ScalarTrap, read_scalar
 MAX_BYTES = 8 << 20
 MAX_JSON_BYTES = 64 << 20  # the safetensors index of a large model has about 10 MB
 MAX_DEPTH = 60
-UNWANTED = re.compile("[\t\x85\u2028\u2029]")
+UNWANTED = frozenset("\t\x85\u2028\u2029")  # a tab, and line breaks that only some readers know
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
 
 
@@ -33,12 +32,12 @@ def load_json(path: Path) -> Document:
 
 def parse(text: str, where: str) -> Document:
     """YAML text as a Document; `where` is the file name for messages."""
-    unwanted = UNWANTED.search(text)
-    if unwanted:
+    if not UNWANTED.isdisjoint(text):
+        offset = next(index for index, letter in enumerate(text) if letter in UNWANTED)
         what = (
-            "tab character" if unwanted[0] == "\t" else "a line break that only some readers know"
+            "tab character" if text[offset] == "\t" else "a line break that only some readers know"
         )
-        spot = at(where, *line_column(text, unwanted.start()))
+        spot = at(where, *line_column(text, offset))
         raise InputError(what, where=spot, hint="use spaces and plain line ends")
     documents = compose(text, where)
     if len(documents) > 1:

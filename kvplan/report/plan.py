@@ -9,7 +9,6 @@ import msgspec
 from kvplan.planner import Planned
 from kvplan.report.verdict import verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
-from kvplan.sizing.diagnosis import cures, last_resort
 from kvplan.sizing.ledger import Ledger, ledger
 from kvplan.sizing.limits import Limit, request_limits, token_limits
 from kvplan.sizing.plan import NoStart, Plan, StagePlan
@@ -101,6 +100,8 @@ def plan_report(
 
 def refusal_report(refused: NoStart) -> dict[str, Any]:
     """A launch that does not start: what is short, and each flag's value that would start it."""
+    from kvplan.sizing.diagnosis import cures, last_resort
+
     found = cures(refused)
     shortage = refused.shortage
     return {
