@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 BLOCK = 16
 LARGEST = 6.0
 BIAS = 127  # of a power-of-two scale byte
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # of codes 0-7; codes 8-15 are negative
+SIGNED = MAGNITUDES + tuple(-value for value in MAGNITUDES)
 MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)  # a value on one takes the larger magnitude
 SMALLEST_RATIO = 1e-10  # an all-zero block still has a finite scale
 LARGEST_E4M3 = 448.0
@@ -64,15 +67,20 @@ def blocked(values: torch.Tensor) -> torch.Tensor:
 
 def encode(scaled: torch.Tensor) -> torch.Tensor:
     """The 4-bit code of each value: three bits of magnitude, one of sign."""
-    bounds = torch.tensor(MIDPOINTS, device=scaled.device)
+    bounds = constants(MIDPOINTS, scaled.device)
     magnitudes = torch.bucketize(scaled.abs().contiguous(), bounds, right=True)
     return (magnitudes + 8 * (scaled < 0)).to(torch.uint8)
 
 
 def decode(codes: torch.Tensor) -> torch.Tensor:
     """float32 values of 4-bit codes."""
-    signed = torch.tensor(MAGNITUDES + tuple(-value for value in MAGNITUDES), device=codes.device)
-    return signed[codes.long()]
+    return constants(SIGNED, codes.device)[codes.long()]
+
+
+@cache
+def constants(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """A table on a device, copied there once: writes must not wait for the host."""
+    return torch.tensor(values, device=device)
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:

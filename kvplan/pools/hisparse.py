@@ -80,7 +80,8 @@ class HisparsePool(RoutedPool):
         self, layer_id: int, loc: KVWriteLoc, k: torch.Tensor, v: torch.Tensor | None = None
     ) -> None:
         check_slots(loc.loc, self.num_slots)
-        device = KVWriteLoc(self.translate(loc.loc), physical=True)
+        # what is not on the device, padding of -1 included, lands in the padding page
+        device = KVWriteLoc(self.translate(loc.loc).clamp(min=0), physical=True)
         super().set_kv_buffer(layer_id, device, k, v)
 
     def read(self, layer_id: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
