@@ -204,3 +204,18 @@ def test_a_pool_of_physical_slots_refuses_an_unmarked_loc(storage):
     assert "KVWriteLoc(loc, physical=True)" in str(refusal.value.hint)
     pool.set_kv_buffer(0, KVWriteLoc(loc, physical=True), k, k)
     assert torch.equal(pool.read(0, loc)[0], k)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_door_and_page_copies_read_no_value_from_the_device(kind):
+    """On meta there are no values: whatever needed one, and so a device sync, would fail."""
+    pool = KINDS[kind](open_storage("meta"))
+    shapes = pool.row_shapes(LAYERS[1])
+    slots = torch.empty(3, dtype=torch.long, device="meta")
+    k = torch.empty((3, *shapes.k), device="meta")
+    v = None if shapes.v is None else torch.empty((3, *shapes.v), device="meta")
+
+    pool.set_kv_buffer(LAYERS[1], KVWriteLoc(slots), k, v)
+    pool.copy_pages(slots, slots)
+
+    assert all(entry.tensor.device.type == "meta" for entry in pool.tensors())
