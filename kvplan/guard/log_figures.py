@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvplan.sizing.capacities import HostPool
 from kvplan.sizing.compressed import c128_state_bytes, expected_requests
 from kvplan.sizing.draft_tensors import draft_tensors
-from kvplan.sizing.host import HostPool
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.pool import StagePool
 from kvplan.sizing.tensor import TensorPlan

@@ -13,7 +13,7 @@ from kvplan.pools.hybrid import HybridLinearPool
 from kvplan.pools.room import check_room
 from kvplan.pools.sliding import SwaPool
 from kvplan.pools.striped import StripedPool
-from kvplan.sizing.host import HostPool
+from kvplan.sizing.capacities import HostPool
 
 
 def host_tiers(pools: Pools) -> dict[str, HostTier]:

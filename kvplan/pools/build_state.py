@@ -9,7 +9,7 @@ from kvplan.pools.rows import RequestRows
 from kvplan.pools.storage import Storage
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.shapes import state_shapes
-from kvplan.sizing.tensors import physical_slots, tracks, windows_last
+from kvplan.sizing.state_tensors import physical_slots, tracks, windows_last
 
 
 def request_rows(plan: Plan, state: StatePool | None, storage: Storage) -> RequestRows:

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from kvplan.sizing.recurrent import StatePool, size_state
+from kvplan.sizing.capacities import StatePool
 from kvplan.sizing.shortage import Shortage
 from kvplan.sizing.stage import Stage
 from kvplan.units import GIB
@@ -36,6 +36,8 @@ def kv_budget(stage: Stage, memory: Memory) -> Budget | Shortage:
     rest = memory.post_load_gib - slack - multimodal
     state = None
     if stage.model.linear is not None:
+        from kvplan.sizing.recurrent import size_state
+
         sized = size_state(stage, rest)
         if isinstance(sized, Shortage):
             return sized

@@ -6,7 +6,6 @@ import msgspec
 
 from kvplan.sizing import layout
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
-from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.sizing.stage import Stage
@@ -50,6 +49,8 @@ def mha_term(stage: Stage, attention: Mha) -> CellTerm:
     dims = attention.head_dim + attention.v_head_dim
     match resolved.kv_recipe:
         case "nvfp4":
+            from kvplan.sizing.nvfp4 import nvfp4_layouts
+
             layouts = nvfp4_layouts(resolved)
             scales = layouts.linear + layouts.native
             num_bytes = layout.fp4_bytes(

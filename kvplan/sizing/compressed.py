@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
-
+from kvplan.sizing.capacities import CompressedPools
 from kvplan.sizing.cell import Cell, CellTerm
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shortage import Shortage
@@ -20,16 +19,6 @@ STATE_BYTES = 4  # compression state is float32
 DRAFT_LAYERS = 1
 RINGS = {4: 8, 128: 128}  # compression state a ring holds, per ratio
 SPECULATIVE_RINGS = {4: 16, 128: 256}
-
-
-class CompressedPools(msgspec.Struct, frozen=True):
-    """Tokens of the full, sliding and compressed pools, and slots of the c4 state."""
-
-    full_tokens: int
-    sliding_tokens: int
-    c4_tokens: int
-    c128_tokens: int
-    c4_state_slots: int
 
 
 def latent_page_bytes(compressed: Compressed, num_tokens: int) -> int:
@@ -72,7 +61,7 @@ def compressed_token_bytes(stage: Stage, compressed: Compressed, ratio: int) -> 
     return latent + 1 / 4 * (compressed.index_head_dim + compressed.index_head_dim // 128 * 4)
 
 
-def compressed_cell(stage: Stage) -> Cell:
+def stage_cell(stage: Stage) -> Cell:
     """Bytes of one full token over all pools; a draft worker inflates them by a layer's share."""
     compressed, resolved = stage.model.compressed, stage.resolved
     assert compressed is not None
@@ -119,12 +108,12 @@ def c128_state_bytes(stage: Stage, max_running: int) -> int:
     return ceil_page(rows, 128) * elems * STATE_BYTES * layers
 
 
-def size_compressed(stage: Stage, budget_bytes: int) -> CompressedPools | Shortage:
+def split_budget(stage: Stage, budget_bytes: int) -> CompressedPools | Shortage:
     """All pools from the budget, after the rings of the running requests."""
     resolved = stage.resolved
-    cell = compressed_cell(stage).num_bytes
+    cell = stage_cell(stage).num_bytes
     fixed = c128_state_bytes(stage, expected_requests(resolved, budget_bytes, cell))
-    return split_compressed(stage, int(max(budget_bytes - fixed, 0) / cell))
+    return resize(stage, int(max(budget_bytes - fixed, 0) / cell))
 
 
 def expected_requests(resolved: Resolved, budget_bytes: int, cell: float) -> int:
@@ -136,7 +125,7 @@ def expected_requests(resolved: Resolved, budget_bytes: int, cell: float) -> int
     return min(max(min(guess, 4096), 2048), tokens // 2)
 
 
-def split_compressed(stage: Stage, tokens: int) -> CompressedPools | Shortage:
+def resize(stage: Stage, tokens: int) -> CompressedPools | Shortage:
     """Full tokens in whole pages, and what follows from them."""
     compressed, resolved = stage.model.compressed, stage.resolved
     assert compressed is not None

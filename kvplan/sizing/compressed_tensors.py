@@ -47,11 +47,13 @@ def ring_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     if pools is None or compressed is None:
         return
     counts, elems = layer_counts(stage, compressed), state_row_elems(compressed)
-    sides = (
-        ("c4", 4, pools.c4_state_slots, 4 * (elems + compressed.index_head_dim)),
-        ("c128", 128, planned.pool.c128_state_slots, 2 * elems),
+    c4, c128 = pools.c4_state_slots, planned.pool.c128_state_slots
+    rings = (
+        ("c4", "state", 4, c4, 4 * elems),
+        ("c4", "index_state", 4, c4, 4 * compressed.index_head_dim),
+        ("c128", "state", 128, c128, 2 * elems),
     )
-    for name, ratio, slots, width in sides:
+    for pool, name, ratio, slots, width in rings:
         rows = ceil_page(slots + ring_slots(stage.resolved, ratio) + 1, ratio)
         if counts[ratio]:
-            yield TensorPlan(name, "state", counts[ratio], (rows, width), "float32")
+            yield TensorPlan(pool, name, counts[ratio], (rows, width), "float32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvplan.errors import CombinationError
+from kvplan.sizing.capacities import HostPool
 from kvplan.sizing.cell import target_terms
 from kvplan.sizing.pool import StagePool
 from kvplan.sizing.resolved import Hicache
@@ -30,19 +31,6 @@ class Mirrored(msgspec.Struct, frozen=True):
     def device_bytes(self) -> int:
         """The pool with its padding page (or slot)."""
         return (self.slots + self.page_size) * self.bytes_per_token
-
-
-class HostPool(msgspec.Struct, frozen=True):
-    """Slots of one host pool in tokens (or states), and its bytes."""
-
-    pool: str
-    size: int
-    page_size: int
-    bytes_per_token: int
-
-    @property
-    def num_bytes(self) -> int:
-        return self.size * self.bytes_per_token
 
 
 def mirrored_pools(stage: Stage, pool: StagePool) -> tuple[Mirrored, ...]:

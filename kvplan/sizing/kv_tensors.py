@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvplan.sizing.cell import packs_latents, sparse_index_dtype
-from kvplan.sizing.compressed_tensors import compressed_tensors
 from kvplan.sizing.layout import FP4_BLOCK, MXFP8_BLOCK, dsa_packed_bytes, index_key_bytes
-from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import StagePlan
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
@@ -26,6 +24,8 @@ def kv_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     stage, pool = planned.stage, planned.pool
     page = stage.resolved.page_size
     if pool.compressed is not None:
+        from kvplan.sizing.compressed_tensors import compressed_tensors
+
         yield from compressed_tensors(planned)
     elif pool.sliding is not None:
         yield from sliding_tensors(planned)
@@ -82,6 +82,8 @@ def fp4_tensors(
     pool: str, resolved: Resolved, layers: int, slots: int, heads: int, dim: int
 ) -> Iterator[TensorPlan]:
     """Two values a byte; the recipe says which scale layouts and workspace stand beside."""
+    from kvplan.sizing.nvfp4 import nvfp4_layouts
+
     page, blocks = resolved.page_size, dim // FP4_BLOCK
     for name in ("k", "v"):
         yield TensorPlan(pool, name, layers, (slots, heads, dim // 2), "uint8")

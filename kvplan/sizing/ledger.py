@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kvplan.sizing.compressed_tensors import ring_tensors
-from kvplan.sizing.draft_tensors import draft_tensors
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.sizing.tensors import stage_tensors
@@ -29,6 +27,7 @@ TITLES = {
     ("c4", "latent"): "c4 KV",
     ("c4", "index_key"): "index keys",
     ("c4", "state"): "compression state",
+    ("c4", "index_state"): "compression state",
     ("c128", "latent"): "c128 KV",
     ("c128", "state"): "compression state",
     ("state", "conv"): "recurrent state",
@@ -64,9 +63,7 @@ def ledger(plan: Plan, stage: StagePlan) -> Ledger:
     """Every byte of the card of one stage."""
     total = plan.gpu.memory_mib * MIB
     pre, post = int(plan.memory.pre_load_gib * GIB), int(plan.memory.post_load_gib * GIB)
-    pools = pool_entries(
-        (*stage_tensors(plan, stage), *ring_tensors(stage), *draft_tensors(plan, stage))
-    )
+    pools = pool_entries(all_tensors(plan, stage))
     entries = [
         Entry("driver and context", total - pre, False),
         Entry("weights", pre - post, False),
@@ -84,6 +81,20 @@ def ledger(plan: Plan, stage: StagePlan) -> Ledger:
     rest = total - sum(entry.num_bytes for entry in entries)
     entries.append(Entry("graphs and activations", rest, False, "what mem_fraction_static leaves"))
     return Ledger(total, tuple(entries), max(0, spent - allowed))
+
+
+def all_tensors(plan: Plan, stage: StagePlan) -> tuple[TensorPlan, ...]:
+    """The target's tensors, then compression state and the draft's, where there are any."""
+    tensors = stage_tensors(plan, stage)
+    if stage.pool.compressed is not None:
+        from kvplan.sizing.compressed_tensors import ring_tensors
+
+        tensors += tuple(ring_tensors(stage))
+    if stage.stage.draft_layers is not None:
+        from kvplan.sizing.draft_tensors import draft_tensors
+
+        tensors += tuple(draft_tensors(plan, stage))
+    return tensors
 
 
 def pool_entries(tensors: tuple[TensorPlan, ...]) -> list[Entry]:

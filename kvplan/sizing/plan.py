@@ -6,8 +6,8 @@ import msgspec
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.budget import Budget, Memory, kv_budget
-from kvplan.sizing.host import HostPool, size_host
-from kvplan.sizing.pool import Split, StagePool, cap_stage, split_budget, tokens_of
+from kvplan.sizing.capacities import HostPool, Split
+from kvplan.sizing.pool import StagePool, cap_stage, pool_kind, tokens_of
 from kvplan.sizing.reserves import Reserves, reserves
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shortage import Shortage
@@ -101,8 +101,17 @@ def plan_launch(
         stages.append((profile.stage, pool))
     if resolved.pool_refusal is not None:
         raise CombinationError(resolved.pool_refusal)
-    planned = tuple(StagePlan(stage, pool, size_host(stage, pool)) for stage, pool in stages)
+    planned = tuple(StagePlan(stage, pool, host_pools(stage, pool)) for stage, pool in stages)
     return Plan(model, draft, gpu, resolved, needs, memory, planned)
+
+
+def host_pools(stage: Stage, pool: StagePool) -> tuple[HostPool, ...]:
+    """Host pools of one stage; none where the hierarchical cache is off."""
+    if not stage.resolved.hicache.enabled:
+        return ()
+    from kvplan.sizing.host import size_host
+
+    return size_host(stage, pool)
 
 
 def profile_stage(stage: Stage, memory: Memory) -> Profile | Shortage:
@@ -110,7 +119,7 @@ def profile_stage(stage: Stage, memory: Memory) -> Profile | Shortage:
     budget = kv_budget(stage, memory)
     if isinstance(budget, Shortage):
         return budget
-    split = split_budget(stage, budget.num_bytes)
+    split = pool_kind(stage).split_budget(stage, budget.num_bytes)
     if isinstance(split, Shortage):
         return split
     return Profile(stage, budget, split)

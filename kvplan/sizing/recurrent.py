@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import msgspec
-
+from kvplan.sizing.capacities import StatePool
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import stage_range, state_bytes_per_layer
 from kvplan.sizing.shortage import Shortage
@@ -13,18 +12,6 @@ from kvplan.sizing.stage import Stage
 from kvplan.units import GIB, MIB
 
 BASE_SLOTS = 3  # per running request with a radix cache: running, and two being cached
-
-
-class StatePool(msgspec.Struct, frozen=True):
-    """`max_mamba_cache_size` slots and what they take, all in bytes of one rank."""
-
-    slots: int
-    slot_bytes: int  # what the engine budgets a slot: the largest stage's share of the layers
-    slots_per_request: int
-    snapshot_requests: int  # running requests whose verify steps keep snapshots; 0 without
-    draft_tokens: int
-    rest_gib: float  # what is left for KV
-    origin: str
 
 
 def slots_per_request(resolved: Resolved) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kvplan.sizing.recurrent import StatePool
+from kvplan.sizing.capacities import StatePool
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shortage import Shortage
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvplan.sizing import layout
+from kvplan.sizing.capacities import TwoPools
 from kvplan.sizing.cell import Cell, CellTerm, block_draft_bytes
 from kvplan.sizing.drafts import EAGLE_LIKE, DraftLayers
 from kvplan.sizing.reserves import alloc_len_per_decode, old_alloc_len_per_decode
@@ -16,14 +17,6 @@ from kvplan.spec.model import Mha, Sliding
 from kvplan.units import GIB, ceil_page, floor_page
 
 EVICTION_INTERVAL = 128  # SGLANG_SWA_EVICTION_INTERVAL: tokens between two releases
-
-
-class TwoPools(msgspec.Struct, frozen=True):
-    """Tokens of the full and the sliding pool."""
-
-    full_tokens: int
-    sliding_tokens: int
-    mode: str  # ratio, request cap, all sliding
 
 
 class SlidingCell(msgspec.Struct, frozen=True):
@@ -138,7 +131,12 @@ def request_cap(resolved: Resolved, window: int) -> int:
     return running + chunks_in_flight * resolved.chunked_prefill_size + page
 
 
-def size_sliding(stage: Stage, budget_bytes: int) -> TwoPools | Shortage:
+def stage_cell(stage: Stage) -> Cell:
+    """Bytes of one token of max_total_num_tokens, as named terms."""
+    return sliding_cell(stage).cell()
+
+
+def split_budget(stage: Stage, budget_bytes: int) -> TwoPools | Shortage:
     """Both pools from the budget."""
     cell = sliding_cell(stage)
     if has_request_cap(stage):
@@ -167,7 +165,7 @@ def size_by_cap(stage: Stage, cell: SlidingCell, budget_bytes: int) -> TwoPools 
     return TwoPools(full, slide, "request cap")
 
 
-def resize_sliding(stage: Stage, tokens: int) -> TwoPools | Shortage:
+def resize(stage: Stage, tokens: int) -> TwoPools | Shortage:
     """Both pools once a user cap or another stage bounds the tokens."""
     if not has_request_cap(stage):
         return split_tokens(stage, tokens)

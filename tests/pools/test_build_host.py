@@ -11,7 +11,8 @@ from kvplan.conformance import plan_case
 from kvplan.errors import DeviceError
 from kvplan.pools.build import build
 from kvplan.pools.build_host import host_tiers
-from kvplan.sizing.host import HostPool, size_host
+from kvplan.sizing.capacities import HostPool
+from kvplan.sizing.host import size_host
 from kvplan.sizing.plan import Plan
 
 
