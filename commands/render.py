@@ -62,17 +62,22 @@ def console(*, color: bool | None = None, stderr: bool = False) -> Any:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()
 ) -> Any:
-    """A borderless table; the columns in `right` are aligned to the right."""
+    """A borderless table; the columns in `right` are aligned to the right, the last one wraps."""
     from rich import box
     from rich.table import Table
 
+    rows = list(rows)
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
+        last = index == len(headers) - 1
+        # a known width spares rich from rendering every cell twice
+        width = max([len(header), *(len(row[index]) for row in rows)])
         grid.add_column(
             header,
             justify="right" if index in right else "left",
+            width=None if last else width,
+            no_wrap=not last,
             overflow="fold",
-            no_wrap=index in right,
         )
     for row in rows:
         grid.add_row(*row)
