@@ -47,13 +47,13 @@ class CountingScheduler(Scheduler):
 
     def _affordable(self, num_steps: int) -> int:
         """As many of these steps as memory surely holds, the cache being given up."""
-        reachable = self.store.reachable_pages()
-        if num_steps <= 0 or self.running.new_pages_over(num_steps) <= reachable:
+        num_pages = self.store.quiet_pages(len(self.running))
+        if num_steps <= 0 or self.running.new_pages_over(num_steps) <= num_pages:
             return num_steps
         fits, fails = 0, num_steps
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            if self.running.new_pages_over(middle) <= reachable:
+            if self.running.new_pages_over(middle) <= num_pages:
                 fits = middle
             else:
                 fails = middle

@@ -50,8 +50,9 @@ class SlidingStore(KvStore):
     def available(self) -> int:
         return self.memory.full_available()
 
-    def reachable_pages(self) -> int:
-        return min(self.reachable(), self.reachable_sliding()) // self.page_size
+    def quiet_pages(self, num_running: int) -> int:
+        # two sides evict in turns: only steps that evict nothing can be taken together
+        return self.memory.available() // self.page_size - num_running
 
     def quiet_steps(self, sequences: list[Sequence]) -> int:
         behind = self._window + DECODE_INTERVAL + 1

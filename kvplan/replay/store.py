@@ -28,8 +28,8 @@ class KvStore:
         """Tokens that are free."""
         return self.memory.available()
 
-    def reachable_pages(self) -> int:
-        """Pages that a decode step may take at most, each side of the memory asked."""
+    def quiet_pages(self, num_running: int) -> int:  # noqa: ARG002
+        """Pages that decode steps may take together as they would one after the other."""
         return self.reachable() // self.page_size
 
     def quiet_steps(self, sequences: list[Sequence]) -> int:  # noqa: ARG002
