@@ -36,5 +36,5 @@ def test_a_wish_is_clipped_to_context_and_an_empty_pool(change, input_len, max_n
 def test_a_prompt_is_refused_where_context_or_pool_end():
     assert max_request_len(server()) == 2047
     assert refusal(server(), 2041) is None
-    assert refusal(server(), 2042) == "input of 2042 tokens reaches the limit of 2042 (context)"
+    assert refusal(server(), 2042) == "the input reaches the limit of 2,042 tokens (context)"
     assert "(KV pool)" in (refusal(server(context_len=9999), 5000) or "")

@@ -1,0 +1,132 @@
+"""How full each pool is while a replay runs: peaks and shares of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kvplan.replay.replay import Replay, Turn
+from kvplan.replay.sliding_store import SlidingStore
+
+BINS = 1000  # percentiles are told to a thousandth of the pool
+
+
+class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool over a replay. Percentiles are of the time, rounded up to a thousandth of the pool.
+
+    Used is what is neither free nor could be by evicting; `peak_held` counts the cache too.
+    """
+
+    name: str
+    unit: str
+    capacity: int
+    peak: int
+    peak_held: int
+    peak_ns: int
+    peak_step: int
+    p50: int
+    p95: int
+    p99: int
+
+    @property
+    def share(self) -> float:
+        """The peak as a share of the pool."""
+        return self.peak / self.capacity if self.capacity else 0.0
+
+
+Reading = tuple[int, int]  # used, held
+
+
+class Gauge:
+    """One pool: `read` says what is used and what is held now."""
+
+    def __init__(self, name: str, unit: str, capacity: int, read: Callable[[], Reading]) -> None:
+        self.name = name
+        self.unit = unit
+        self.capacity = capacity
+        self.read = read
+        self.peak = self.peak_held = self.peak_ns = self.peak_step = 0
+        self.bins = [0] * (BINS + 1)
+
+    def look(self, turn: Turn, step: int) -> None:
+        """Take the state in which a turn ended; it counts for as long as the turn took."""
+        used, held = self.read()
+        if used > self.peak:
+            self.peak, self.peak_ns, self.peak_step = used, turn.start_ns, step
+        if held > self.peak_held:
+            self.peak_held = held
+        self.bins[-(-used * BINS // self.capacity)] += turn.duration_ns
+
+    def use(self) -> PoolUse:
+        """What was seen so far."""
+        p50, p95, p99 = (self._percentile(percent) for percent in (50, 95, 99))
+        return PoolUse(
+            name=self.name,
+            unit=self.unit,
+            capacity=self.capacity,
+            peak=self.peak,
+            peak_held=self.peak_held,
+            peak_ns=self.peak_ns,
+            peak_step=self.peak_step,
+            p50=p50,
+            p95=p95,
+            p99=p99,
+        )
+
+    def _percentile(self, percent: int) -> int:
+        wanted, seen = sum(self.bins) * percent, 0
+        for position, duration in enumerate(self.bins):
+            seen += duration
+            if seen * 100 >= wanted:
+                return min(self.peak, position * self.capacity // BINS)
+        return self.peak
+
+
+class Gauges:
+    """All pools of a replay, and how many steps it took."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.gauges = gauges_of(replay)
+        self.num_steps = 0
+
+    def see(self, turn: Turn) -> None:
+        """Look at every pool after a turn."""
+        self.num_steps += turn.num_steps
+        for gauge in self.gauges:
+            gauge.look(turn, self.num_steps - 1)
+
+    def uses(self) -> tuple[PoolUse, ...]:
+        """What was seen of each pool so far."""
+        return tuple(gauge.use() for gauge in self.gauges)
+
+
+def gauges_of(replay: Replay) -> list[Gauge]:
+    """The pools that a replay's server has."""
+    server, store = replay.server, replay.store
+    capacity, cache = replay.meter.capacity, store.cache
+
+    def full() -> Reading:
+        held = capacity - store.available()
+        return held - cache.evictable, held
+
+    def rows() -> Reading:
+        taken = server.num_rows - store.memory.free_rows()
+        return taken, taken
+
+    name = "KV" if server.sliding is None else "full KV"
+    gauges = [Gauge(name, "tokens", capacity, full)]
+    if isinstance(store, SlidingStore):
+        gauges.append(sliding_gauge(store))
+    return [*gauges, Gauge("request rows", "rows", server.num_rows, rows)]
+
+
+def sliding_gauge(store: SlidingStore) -> Gauge:
+    """The sliding side of a server with two pools."""
+    capacity = store.memory.sliding_available()
+
+    def sliding() -> Reading:
+        held = capacity - store.memory.sliding_available()
+        return held - store.cache.evictable_sliding, held
+
+    return Gauge("sliding KV", "tokens", capacity, sliding)

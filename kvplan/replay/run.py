@@ -1,0 +1,123 @@
+"""A plan and a workload through the scheduling model over counts: what `check` and `fit` ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Protocol
+
+import msgspec
+
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.counted import count_memory
+from kvplan.replay.gauges import Gauges
+from kvplan.replay.replay import Replay, Turn
+from kvplan.replay.requests import Request
+from kvplan.replay.result import ReplayResult, Spread
+from kvplan.replay.settings import Choices, server_of
+from kvplan.replay.timeline import Timeline
+from kvplan.sizing.plan import Plan
+
+
+class Observer(Protocol):
+    """Whoever looks at a replay after each of its turns."""
+
+    def see(self, turn: Turn) -> None:
+        """One turn has ended."""
+
+
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is assumed of clients and steps, how the scheduler is set, and how much is replayed."""
+
+    assumptions: Assumptions = Assumptions()
+    choices: Choices = Choices()
+    limit: int | None = None  # requests from the start of the workload
+
+
+def replay(
+    plan: Plan,
+    workload: Iterable[Request],
+    options: ReplayOptions | None = None,
+    *,
+    observers: Iterable[Observer] = (),
+    stop: Callable[[], bool] | None = None,
+) -> ReplayResult:
+    """Replay requests in order of arrival over counts, jumping over uneventful steps.
+
+    `stop` is asked after every turn; once it says yes the result is the partial one.
+    """
+    options = options or ReplayOptions()
+    server = server_of(plan, options.choices)
+    run = Replay(
+        server,
+        count_memory(server),
+        served(plan, workload, options.limit),
+        options.assumptions,
+        jumps=True,
+    )
+    return drive(run, observers=observers, stop=stop)
+
+
+def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:
+    """What one DP rank gets of a workload: every n-th request, as the engine deals them out."""
+    return islice(islice(workload, limit), 0, None, plan.resolved.widths.attn_dp)
+
+
+def drive(
+    run: Replay,
+    *,
+    observers: Iterable[Observer] = (),
+    stop: Callable[[], bool] | None = None,
+    timeline: bool = True,
+) -> ReplayResult:
+    """Run a replay to its end, or until `stop` says so."""
+    gauges, line = Gauges(run), Timeline(run)
+    watching = [gauges.see, *([line.see] if timeline else []), *(each.see for each in observers)]
+    complete = True
+    for turn in run:
+        for see in watching:
+            see(turn)
+        if stop is not None and stop():
+            complete = False
+            break
+    return result_of(run, gauges, line, complete=complete)
+
+
+def result_of(run: Replay, gauges: Gauges, line: Timeline, *, complete: bool) -> ReplayResult:
+    """The figures of a replay so far."""
+    meter = run.meter
+    return ReplayResult(
+        server=run.server,
+        complete=complete,
+        pools=gauges.uses(),
+        num_requests=meter.num_requests,
+        num_finished=meter.num_finished,
+        num_clipped=meter.num_clipped,
+        num_aborted=meter.num_aborted,
+        num_retractions=meter.num_retractions,
+        first_retraction_ns=meter.first_retraction_ns,
+        rejections=dict(meter.rejections),
+        hit_tokens=meter.hit_tokens,
+        computed_tokens=meter.computed_tokens,
+        rehit_tokens=meter.rehit_tokens,
+        recomputed_tokens=meter.recomputed_tokens,
+        decoded_tokens=meter.decoded_tokens,
+        evicted_tokens=run.store.cache.evicted,
+        wasted_tokens=meter.wasted_tokens,
+        peak_running=meter.peak_running,
+        peak_waiting=meter.peak_waiting,
+        wait_ns=spread(sorted(meter.waits_ns)),
+        num_steps=gauges.num_steps,
+        prefill_steps=meter.prefill_steps,
+        decode_steps=meter.decode_steps,
+        end_ns=run.now_ns,
+        timeline=tuple(line.points),
+    )
+
+
+def spread(ranked: list[int]) -> Spread:
+    """Percentiles of sorted values; zeros where there are none."""
+    if not ranked:
+        return Spread(p50=0, p95=0, p99=0, max=0)
+    p50, p95, p99 = (ranked[-(-len(ranked) * percent // 100) - 1] for percent in (50, 95, 99))
+    return Spread(p50=p50, p95=p95, p99=p99, max=ranked[-1])

@@ -1,0 +1,115 @@
+"""A replay over time in a bounded number of points: occupancy, queue, waste."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvplan.replay.replay import Replay, Turn
+from kvplan.replay.sequence import Sequence
+from kvplan.replay.sliding_store import SlidingStore
+from kvplan.units import ceil_page
+
+MAX_POINTS = 1200
+FIRST_INTERVAL_NS = 10_000_000
+
+
+class Point(msgspec.Struct):
+    """An interval of time: the most used, running and waiting in it; the rest as it began.
+
+    `used` and `cached` are tokens of the KV pool (the full side), `sliding` of the sliding side.
+    """
+
+    t_ns: int
+    used: int
+    cached: int
+    running: int
+    waiting: int
+    waste: int
+    sliding: int
+    evicted: int
+
+
+class Timeline:
+    """Points at even intervals; when there are too many, two become one."""
+
+    def __init__(self, replay: Replay, max_points: int = MAX_POINTS) -> None:
+        self.points: list[Point] = []
+        self._replay = replay
+        self._max_points = max_points
+        self._interval_ns = FIRST_INTERVAL_NS
+        self._slot = -1
+
+    def see(self, turn: Turn) -> None:
+        """Take in the state in which a turn ended."""
+        slot = turn.start_ns // self._interval_ns
+        if slot != self._slot:
+            self._slot = slot
+            self._open(turn.start_ns)
+            return
+        point, scheduler, store = self.points[-1], self._replay.scheduler, self._replay.store
+        used = self._replay.meter.capacity - store.available() - store.cache.evictable
+        if used > point.used:
+            point.used = used
+        running, waiting = len(scheduler.running), len(scheduler.waiting.requests)
+        if running > point.running:
+            point.running = running
+        if waiting > point.waiting:
+            point.waiting = waiting
+
+    def _open(self, now_ns: int) -> None:
+        scheduler, store = self._replay.scheduler, self._replay.store
+        cached = store.cache.evictable
+        sliding = 0
+        if isinstance(store, SlidingStore):
+            sliding = self._sliding_used(store)
+        self.points.append(
+            Point(
+                t_ns=now_ns,
+                used=self._replay.meter.capacity - store.available() - cached,
+                cached=cached,
+                running=len(scheduler.running),
+                waiting=len(scheduler.waiting.requests),
+                waste=waste(scheduler.running.sequences, store.page_size),
+                sliding=sliding,
+                evicted=store.cache.evicted,
+            )
+        )
+        if len(self.points) > self._max_points:
+            self._thin()
+
+    def _sliding_used(self, store: SlidingStore) -> int:
+        free = store.memory.sliding_available() + store.cache.evictable_sliding
+        return store.pool.num_tokens // store.page_size * store.page_size - free
+
+    def _thin(self) -> None:
+        """Double the interval: points that now share one become one."""
+        self._interval_ns *= 2
+        self._slot = self.points[-1].t_ns // self._interval_ns
+        thinned: list[Point] = []
+        for point in self.points:
+            same = thinned and (
+                thinned[-1].t_ns // self._interval_ns == point.t_ns // self._interval_ns
+            )
+            if same:
+                thinned[-1] = joined(thinned[-1], point)
+            else:
+                thinned.append(point)
+        self.points = thinned
+
+
+def joined(first: Point, second: Point) -> Point:
+    """Two neighbours as one."""
+    return msgspec.structs.replace(
+        first,
+        used=max(first.used, second.used),
+        running=max(first.running, second.running),
+        waiting=max(first.waiting, second.waiting),
+        sliding=max(first.sliding, second.sliding),
+    )
+
+
+def waste(sequences: list[Sequence], page_size: int) -> int:
+    """Tokens of the last pages of running requests that hold nothing."""
+    if page_size == 1:
+        return 0
+    return sum([ceil_page(each.committed, page_size) - each.committed for each in sequences])

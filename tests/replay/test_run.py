@@ -1,0 +1,119 @@
+"""A plan and a workload: figures, shortages, partial results."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplan.errors import InputError
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.conditions import Condition, read_conditions
+from kvplan.replay.run import ReplayOptions, replay
+from kvplan.replay.settings import Choices
+from kvplan.replay.timeline import MAX_POINTS
+from tests.replay.plans import SECOND, burst, small_plan
+
+
+def test_a_workload_that_fits_says_how_full_the_pools_were():
+    result = replay(small_plan(), burst(10, 100, 20, SECOND))
+
+    assert result.fits
+    assert result.complete
+    assert result.num_finished == 10
+    pools = {pool.name: pool for pool in result.pools}
+    assert pools["KV"].capacity == 8192
+    assert 119 <= pools["KV"].peak <= 121
+    assert result.peak_occupancy == pools["KV"].peak / 8192
+    assert pools["request rows"].peak == 1
+
+
+def test_percentiles_rise_to_the_peak():
+    result = replay(small_plan(), burst(60, 700, 100, SECOND // 10))
+
+    for pool in result.pools:
+        assert pool.p50 <= pool.p95 <= pool.p99 <= pool.peak <= pool.peak_held <= pool.capacity
+        assert 0 <= pool.peak_step < result.num_steps
+    waited = result.wait_ns
+    assert 0 < waited.p50 <= waited.p95 <= waited.p99 <= waited.max
+
+
+def test_a_pool_below_the_peak_shows_retractions():
+    """Admission that reserves little for answers runs out of room in decode."""
+    requests = burst(16, 100, 400)
+    bold = ReplayOptions(choices=Choices(conservativeness=0.05))
+    roomy = replay(small_plan(), requests, bold)
+    tight = replay(small_plan(max_total_tokens=4096), requests, bold)
+
+    assert roomy.fits
+    assert roomy.pools[0].peak > 4096
+    assert tight.num_retractions > 0
+    assert not tight.fits
+    assert tight.num_finished == 16
+
+
+def test_a_prompt_that_never_fits_is_rejected_with_its_reason():
+    result = replay(small_plan(context_length=32768), burst(2, 9000, 1))
+
+    assert result.num_rejected == 2
+    assert result.rejections == {"the input reaches the limit of 8,186 tokens (KV pool)": 2}
+    assert not result.fits
+
+
+def test_a_limit_cuts_the_workload():
+    assert replay(small_plan(), burst(10, 10, 5), ReplayOptions(limit=3)).num_requests == 3
+
+
+def test_one_data_parallel_rank_gets_every_nth_request():
+    plan = small_plan("deepseek-v3", "b200", tp_size=8, dp_size=4, enable_dp_attention=True)
+
+    assert replay(plan, burst(10, 10, 5)).num_requests == 3
+
+
+def test_a_stopped_replay_keeps_what_it_found():
+    turns = []
+    result = replay(small_plan(), burst(50, 100, 50, SECOND), stop=lambda: len(turns) > 20,
+                    observers=[Collector(turns)])  # fmt: skip
+
+    assert not result.complete
+    assert len(turns) == 21
+    assert 0 < result.num_finished < 50
+
+
+class Collector:
+    def __init__(self, turns):
+        self.turns = turns
+
+    def see(self, turn):
+        self.turns.append(turn)
+
+
+def test_the_timeline_stays_bounded_and_keeps_the_peak():
+    result = replay(small_plan(), burst(3000, 50, 30, SECOND // 3))
+
+    times = [point.t_ns for point in result.timeline]
+    assert 100 < len(times) <= MAX_POINTS
+    assert times == sorted(set(times))
+    assert max(point.used for point in result.timeline) == result.pools[0].peak
+
+
+def test_conditions_are_read_and_judged():
+    result = replay(small_plan(), burst(10, 100, 20))
+    conditions = read_conditions(["retraction,rejection", "occupancy>0.1", "occupancy>99%"])
+
+    assert conditions[2:] == (Condition("occupancy", 0.1), Condition("occupancy", 0.99))
+    assert [each.fails(result) for each in conditions] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("retractions", "did you mean 'retraction'?"),
+        ("occupancy", "for example occupancy>0.95"),
+        ("occupancy>7", "for example occupancy>0.95"),
+        ("", "one of: occupancy, rejection, retraction"),
+    ],
+)
+def test_an_unknown_condition_is_refused_with_what_is_meant(text, hint):
+    with pytest.raises(InputError) as caught:
+        read_conditions([text])
+
+    assert caught.value.hint == hint
