@@ -14,8 +14,11 @@ from kvplan.errors import KvplanError
 # command -> (module beside this one, one line of help); imported only when it runs
 COMMANDS: dict[str, tuple[str, str]] = {
     "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
+    "log": ("log", "Compare a server's start-up log with the plan of its launch."),
     "presets": ("presets", "Shipped presets: list, show, import a config.json, validate files."),
     "check": ("check", "Hold launches against their budgets, in CI: tokens, requests, memory."),
+    "diff": ("diff", "Compare two plans: what changed, why, and how much."),
+    "schema": ("schema", "JSON Schemas of kvplan's files, for editors and CI."),
     "selftest": ("selftest", "Compare kvplan with recorded answers of the engine."),
 }
 
