@@ -88,6 +88,10 @@ class StateSlotAllocator:
             self.ledger.mark(slots, FREE)
         self.free_list.put_back(slots)
 
+    def to_physical(self, slots: Tensor) -> Tensor:
+        """Where the slots' states are kept: slots of a pool of their own are physical."""
+        return slots
+
     def free_slots(self) -> Tensor:
         """Every free slot in the order they go out."""
         return self.free_list.ids()

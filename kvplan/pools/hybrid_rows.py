@@ -114,7 +114,7 @@ class HybridRequestRows(RequestRows):
         slots = self.state_slots.alloc(need)
         assert slots is not None, "the slots were counted before"
         if need:
-            self.states.reset_slots(slots)
+            self.states.reset_slots(self.state_slots.to_physical(slots))
         for request in requests:
             if request.state_slot is None:
                 request.state_slot, slots = slots[:1], slots[1:]
@@ -191,12 +191,19 @@ class HybridRequestRows(RequestRows):
 
     def clear(self) -> None:
         super().clear()
+        self.states.reset_slots(self.state_slots.to_physical(self._held_slots()))
         self.state_slots.clear()
-        every = torch.arange(1, self.states.size + 1, device=self.storage.device)
-        self.states.reset_slots(every)
         self.state_slot_of_row.zero_()
         if self.tracking_slots_of_row is not None:
             self.tracking_slots_of_row.zero_()
+
+    def _held_slots(self) -> torch.Tensor:
+        """State and tracking slots that stand in a row."""
+        held = [self.state_slot_of_row.long()]
+        if self.tracking_slots_of_row is not None:
+            held.append(self.tracking_slots_of_row.flatten())
+        slots = torch.cat(held).unique()
+        return slots[slots > 0]
 
     def tensors(self) -> list[PoolTensor]:
         maps = [PoolTensor("state_slot_of_row", (), self.state_slot_of_row, is_view=False)]

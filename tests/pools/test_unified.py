@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kvplan.allocators.state_band import StateBand
 from kvplan.allocators.unified import UnifiedAllocator
 from kvplan.errors import PoolError
 from kvplan.pools.host import HostTier
+from kvplan.pools.hybrid_rows import HybridRequestRows, TrackingPlan
 from kvplan.pools.marks import mark, unmark
 from kvplan.pools.page_major import PageMajorPool, token_bytes
 from kvplan.pools.recurrent import StatePool
@@ -224,3 +226,42 @@ def test_no_token_or_state_is_lost_when_pages_move(seed):
     traffic.check()
     assert traffic.moved == {"full", "swa", "state"}
     assert traffic.allocator.verify_accounting() == []
+
+
+@dataclass
+class Holder:
+    row: int | None = None
+    allocated_tokens: int = 0
+    state_slot: Any = None
+    tracking: Any = None
+
+
+def test_rows_blank_states_where_they_lie_in_the_shared_buffer():
+    traffic = Traffic(seed=3)
+    pool, allocator = traffic.pool, traffic.allocator
+    assert pool.state is not None
+    assert allocator.state_slots is not None
+    rows = HybridRequestRows(
+        4,
+        64,
+        storage=pool.storage,
+        states=pool.state,
+        tracking=TrackingPlan.of(extra_buffer=False, overlap=True, lazy=False),
+        state_slots=allocator.state_slots,
+    )
+    kept = allocator.alloc(4 * PAGE)
+    assert kept is not None
+    holders = [Holder(), Holder()]
+    assert rows.alloc(holders) is not None
+    write(pool, 0, allocator.to_full(kept), kept)
+    held = torch.cat([holder.state_slot for holder in holders])
+    for part in traffic.state_parts():
+        part[:, allocator.state_slots.to_physical(held)] = 7
+
+    rows.clear()
+    again = Holder()
+    assert rows.alloc([again]) is not None
+
+    where = allocator.state_slots.to_physical(again.state_slot)
+    assert not any(bool(part[:, where].any()) for part in traffic.state_parts())
+    assert read(pool, 0, allocator.to_full(kept)) == kept.tolist()
