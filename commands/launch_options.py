@@ -58,6 +58,17 @@ HostFreeGib = Annotated[
 ]
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What a launch line or file says."""
+
+    model: str | None = None
+    draft: str | None = None
+    server: Mapping[str, Any] = MappingProxyType({})
+    ignored: tuple[str, ...] = ()
+    unmodelled: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class LaunchOptions(msgspec.Struct, frozen=True):
     """What the command line says of a launch."""
 
@@ -71,6 +82,7 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     launch_name: str | None
     sets: Sequence[str] | None
     memory: MemoryInputs
+    base: Written | None = None  # what is known without a written launch
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -79,17 +91,6 @@ class Asked(msgspec.Struct, frozen=True):
     launch: Launch
     ignored: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What a launch line or file says."""
-
-    model: str | None = None
-    draft: str | None = None
-    server: Mapping[str, Any] = MappingProxyType({})
-    ignored: tuple[str, ...] = ()
-    unmodelled: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def memory_inputs(
@@ -187,7 +188,7 @@ def direct_flags(flags: Sequence[str]) -> Written:
 def written_launch(options: LaunchOptions) -> Written:
     """The launch of `--launch` or `--launch-file`, if there is one."""
     if options.launch is None and options.launch_file is None:
-        return Written()
+        return options.base or Written()
     from kvplan.guard.launch import parse_launch, read_launch
 
     if options.launch is not None and options.launch_file is not None:

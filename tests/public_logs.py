@@ -143,11 +143,17 @@ COPIED = (
 @cache
 def records() -> dict[str, dict[str, Any]]:
     """The records that are tests, by id."""
+    return {name: record for name, record in all_records().items() if record.get("use") is True}
+
+
+@cache
+def all_records() -> dict[str, dict[str, Any]]:
+    """Every published log, by id."""
     file = SHARED / "facts" / "logs.jsonl"
     if not file.is_file():
         return {}
     lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    return {record["id"]: record for record in lines if record.get("use") is True}
+    return {record["id"]: record for record in lines}
 
 
 def arguments(record: dict[str, Any], case: Case) -> dict[str, Any]:
@@ -168,9 +174,11 @@ def is_plain(value: Any) -> bool:
     )
 
 
-def launch(record: dict[str, Any], memory: MemoryInputs, **changes: Any) -> Launch:
+def launch(
+    record: dict[str, Any], memory: MemoryInputs, case: Case | None = None, **changes: Any
+) -> Launch:
     """The record's launch in given memory."""
-    case = CASES[record["id"]]
+    case = case or CASES[record["id"]]
     model = catalog.load_model(case.model) if isinstance(case.model, str) else case.model
     server = arguments(record, case) | changes
     if server.get("enable_hierarchical_cache") is None and "hicache_size" in server:
