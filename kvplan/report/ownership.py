@@ -19,7 +19,8 @@ from kvplan.report.state_checks import (
     first_held,
 )
 
-CACHED, OWNED, SHARED = 1, 2, 3  # beside NOBODY; SHARED: cached, and in the row of a request
+# marks beside NOBODY: the higher one names a page; SHARED is cached and in the row of a request
+CACHED, SHARED, OWNED = 1, 2, 3
 
 
 class Ownership(NamedTuple):

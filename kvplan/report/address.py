@@ -1,0 +1,176 @@
+"""Where a token lives: row, slot, page, and in each layer's buffers the bytes; and who has a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvplan.errors import InputError, did_you_mean
+from kvplan.report.layout import LaidTensor, stage_layout
+from kvplan.report.ownership import holders
+from kvplan.report.regions import (
+    Region,
+    layer_row,
+    row_ring_slot,
+    slot_regions,
+    whole_row,
+    window_ring_slot,
+)
+from kvplan.report.state import HeldRow, Recorded, RecordedState
+from kvplan.sizing.plan import Plan, StagePlan
+
+ENTRY_BYTES = 4  # of req_to_token
+RATIOS = {"c4": 4, "c128": 128}
+
+
+class Spot(NamedTuple):
+    """A token's numbers. `slot` counts over all decode-context ranks; None: not there, or not known.
+
+    row and position are those of the request that was asked for, or of the only one that has it.
+    """
+
+    slot: int
+    sliding_slot: int | None = None
+    row: int | None = None
+    position: int | None = None
+    state_slot: int | None = None
+
+
+class Place(NamedTuple):
+    """Bytes of one buffer. `layer` is None for what belongs to no layer."""
+
+    pool: str
+    buffer: str
+    layer: int | None
+    region: Region
+
+
+def request_spot(recorded: Recorded, rid: str, position: int) -> Spot:
+    """The spot of one position of a request; InputError for unknown requests and positions."""
+    request = request_named(recorded, rid)
+    passed = 0
+    for first, count in request.slots:
+        if position < passed + count:
+            return held_spot(recorded.state, request, first + position - passed, position)
+        passed += count
+    raise InputError(
+        f"request '{rid}' has no position {position}",
+        where=recorded.where,
+        hint=f"its positions are 0 to {passed - 1}" if passed else "it holds no slots",
+    )
+
+
+def request_named(recorded: Recorded, rid: str) -> HeldRow:
+    """A request of the state by its name."""
+    requests = {each.rid: each for each in recorded.state.requests}
+    if rid not in requests:
+        hint = did_you_mean(rid, requests) if requests else "the state has no requests"
+        raise InputError(f"no request is named '{rid}'", where=recorded.where, hint=hint)
+    return requests[rid]
+
+
+def slot_spot(recorded: Recorded, slot: int) -> Spot:
+    """The spot of a slot of the main pool, with its request where one alone has it."""
+    state = recorded.state
+    last = state.kv.tokens + state.page_size - 1
+    if not 0 <= slot <= last:
+        raise InputError(
+            f"there is no slot {slot}", where=recorded.where, hint=f"slots are 0 to {last}"
+        )
+    found = list(holders(state, slot))
+    if len(found) == 1:
+        return held_spot(state, found[0].request, slot, found[0].position)
+    return Spot(slot, sliding_slot_of(state, slot))
+
+
+def held_spot(state: RecordedState, request: HeldRow, slot: int, position: int) -> Spot:
+    return Spot(slot, sliding_slot_of(state, slot), request.row, position, request.state_slot)
+
+
+def sliding_slot_of(state: RecordedState, slot: int) -> int | None:
+    """The sliding slot beside a full one; None where the window has left it."""
+    for first, peer, count in state.full_to_swa:
+        if first <= slot < first + count:
+            return peer + slot - first
+    return None
+
+
+def places(plan: Plan, planned: StagePlan, spot: Spot) -> Iterator[Place]:
+    """Every byte that a stage keeps for a token, tensor by tensor, layer by layer.
+
+    Under decode context parallelism these are the places on the rank that owns the slot.
+    """
+    for laid in stage_layout(plan, planned):
+        if laid.tensor.view_stride is not None:
+            continue
+        yield from tensor_places(plan, planned, laid, spot)
+
+
+def tensor_places(plan: Plan, planned: StagePlan, laid: LaidTensor, spot: Spot) -> Iterator[Place]:
+    """One tensor's part in a token."""
+    tensor = laid.tensor
+    if tensor.pool == "rows":
+        regions = row_regions(laid, spot)
+    elif tensor.pool == "state":
+        yield from state_places(laid, spot)
+        return
+    elif tensor.pool == "allocator":
+        regions = (whole_row(tensor, spot.slot),) if tensor.name == "full_to_swa" else ()
+    else:
+        regions = kv_regions(plan, planned, laid, spot)
+    for layers in laid.layers_of_copies:
+        for region in regions:
+            layer = layers[0] if len(layers) == 1 else None
+            yield Place(tensor.pool, tensor.name, layer, region)
+
+
+def row_regions(laid: LaidTensor, spot: Spot) -> tuple[Region, ...]:
+    """The request's entry in each table of rows; its own position in req_to_token."""
+    if spot.row is None or spot.position is None:
+        return ()
+    row = whole_row(laid.tensor, spot.row)
+    if laid.tensor.name != "req_to_token":
+        return (row,)
+    return (Region("slot", row.offset + spot.position * ENTRY_BYTES, ENTRY_BYTES),)
+
+
+def state_places(laid: LaidTensor, spot: Spot) -> Iterator[Place]:
+    """The request's state slot in every linear layer, and its snapshots."""
+    tensor = laid.tensor
+    snapshot = tensor.name.startswith("snapshot")
+    number = spot.row if snapshot else spot.state_slot
+    if number is None or tensor.name == "free_slots":
+        return
+    for index, layer in enumerate(laid.layers):
+        region = layer_row(tensor, index, number)
+        if region.length:
+            yield Place(tensor.pool, tensor.name, layer, region)
+
+
+def kv_regions(plan: Plan, planned: StagePlan, laid: LaidTensor, spot: Spot) -> tuple[Region, ...]:
+    """The token's part of a KV tensor or of a ring of compression state."""
+    stage, tensor, resolved = planned.stage, laid.tensor, planned.stage.resolved
+    draft = tensor.pool == "draft KV"
+    model = (plan.draft or plan.model) if draft and not planned.pool.compressed else stage.model
+    slot = spot.sliding_slot if laid.slides else spot.slot
+    if tensor.name.endswith("state"):
+        ring = ring_slot(planned, laid, spot)
+        return () if ring is None else (whole_row(tensor, ring),)
+    if slot is None:
+        return ()
+    ratio, page_size = RATIOS.get(tensor.pool, 1), resolved.page_size
+    if tensor.name == "index_key":
+        slot //= model.indexer.kpool if model.indexer is not None else ratio
+    elif not draft:
+        slot = slot // resolved.widths.attn_dcp // ratio
+    return slot_regions(tensor, slot, model, page_size // ratio)
+
+
+def ring_slot(planned: StagePlan, laid: LaidTensor, spot: Spot) -> int | None:
+    """Where a token's compression state lies in its ring."""
+    resolved = planned.stage.resolved
+    if laid.slides:
+        return None if spot.sliding_slot is None else window_ring_slot(resolved, spot.sliding_slot)
+    if spot.row is None or spot.position is None:
+        return None
+    return row_ring_slot(resolved, spot.row, spot.position)
