@@ -25,8 +25,10 @@ def percent(before: float, after: float) -> str:
     if not after:
         return "gone"
     change = 100 * (after - before) / before
-    size = f"{abs(change):,.1f}" if abs(change) >= 0.1 else f"{abs(change):.1g}"
-    return f"{'+' if change >= 0 else '−'}{size}%"
+    sign = "+" if change >= 0 else "−"
+    if abs(change) < 0.001:
+        return f"{sign}<0.001%"
+    return f"{sign}{abs(change):,.1f}%" if abs(change) >= 0.1 else f"{sign}{abs(change):.1g}%"
 
 
 def short(value: Any) -> str:
