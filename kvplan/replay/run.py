@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -22,6 +22,9 @@ from kvplan.sizing.plan import Plan
 class Observer(Protocol):
     """Whoever looks at a replay after each of its turns."""
 
+    def attach(self, run: Replay, total: int | None) -> None:
+        """A replay of so many requests starts."""
+
     def see(self, turn: Turn) -> None:
         """One turn has ended."""
 
@@ -39,8 +42,9 @@ def replay(
     workload: Iterable[Request],
     options: ReplayOptions | None = None,
     *,
-    observers: Iterable[Observer] = (),
+    observers: Collection[Observer] = (),
     stop: Callable[[], bool] | None = None,
+    total: int | None = None,
 ) -> ReplayResult:
     """Replay requests in order of arrival over counts, jumping over uneventful steps.
 
@@ -55,7 +59,7 @@ def replay(
         options.assumptions,
         jumps=True,
     )
-    return drive(run, observers=observers, stop=stop)
+    return drive(run, observers=observers, stop=stop, total=total)
 
 
 def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:
@@ -66,13 +70,15 @@ def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterat
 def drive(
     run: Replay,
     *,
-    observers: Iterable[Observer] = (),
+    observers: Collection[Observer] = (),
     stop: Callable[[], bool] | None = None,
-    timeline: bool = True,
+    total: int | None = None,
 ) -> ReplayResult:
     """Run a replay to its end, or until `stop` says so."""
     gauges, line = Gauges(run), Timeline(run)
-    watching = [gauges.see, *([line.see] if timeline else []), *(each.see for each in observers)]
+    watching = [gauges.see, line.see, *(each.see for each in observers)]
+    for each in observers:
+        each.attach(run, total)
     complete = True
     for turn in run:
         for see in watching:

@@ -16,7 +16,8 @@ FIRST_INTERVAL_NS = 10_000_000
 class Point(msgspec.Struct):
     """An interval of time: the most used, running and waiting in it; the rest as it began.
 
-    `used` and `cached` are tokens of the KV pool (the full side), `sliding` of the sliding side.
+    `used` and what was `cached` beside it are tokens of the KV pool (the full side), `sliding` of
+    the sliding side.
     """
 
     t_ns: int
@@ -47,9 +48,10 @@ class Timeline:
             self._open(turn.start_ns)
             return
         point, scheduler, store = self.points[-1], self._replay.scheduler, self._replay.store
-        used = self._replay.meter.capacity - store.available() - store.cache.evictable
+        cached = store.cache.evictable
+        used = self._replay.meter.capacity - store.available() - cached
         if used > point.used:
-            point.used = used
+            point.used, point.cached = used, cached
         running, waiting = len(scheduler.running), len(scheduler.waiting.requests)
         if running > point.running:
             point.running = running
@@ -99,9 +101,11 @@ class Timeline:
 
 def joined(first: Point, second: Point) -> Point:
     """Two neighbours as one."""
+    fuller = second if second.used > first.used else first
     return msgspec.structs.replace(
         first,
-        used=max(first.used, second.used),
+        used=fuller.used,
+        cached=fuller.cached,
         running=max(first.running, second.running),
         waiting=max(first.waiting, second.waiting),
         sliding=max(first.sliding, second.sliding),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kvplan.errors import InputError
-from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.conditions import Condition, read_conditions
 from kvplan.replay.run import ReplayOptions, replay
 from kvplan.replay.settings import Choices
@@ -69,7 +68,7 @@ def test_one_data_parallel_rank_gets_every_nth_request():
 
 
 def test_a_stopped_replay_keeps_what_it_found():
-    turns = []
+    turns: list[object] = []
     result = replay(small_plan(), burst(50, 100, 50, SECOND), stop=lambda: len(turns) > 20,
                     observers=[Collector(turns)])  # fmt: skip
 
@@ -81,6 +80,9 @@ def test_a_stopped_replay_keeps_what_it_found():
 class Collector:
     def __init__(self, turns):
         self.turns = turns
+
+    def attach(self, run, total):
+        self.run, self.total = run, total
 
     def see(self, turn):
         self.turns.append(turn)

@@ -1,0 +1,159 @@
+"""`kvplan trace`: replay a workload through the scheduling model and the pools of a plan."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kvplan.planner import plan
+from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
+from kvplan.replay.run import ReplayOptions
+from kvplan.replay.settings import read_choices
+from kvplan.replay.trace import Session, Traced
+from kvplan.replay.trace import trace as replay_file
+from kvplan.replay.workloads.options import ReadOptions
+from kvplan.report.assumed import assumed
+from kvplan.report.replay import trace_report
+from kvplan.sizing.plan import NoStart
+
+from . import launch_options as options
+from . import trace_options as own
+from .interrupts import stoppable
+from .render import console, json_text, write_file, write_json
+from .trace_live import screen
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+INTERRUPTED = 130
+
+
+@app.command(context_settings=options.SERVER_FLAGS)
+def trace(
+    words: options.Words = None,
+    workload: own.WorkloadName = None,
+    gpu: options.Gpu = None,
+    parallel: options.Parallel = None,
+    speculative: options.Speculative = None,
+    draft: options.Draft = None,
+    launch: options.LaunchLine = None,
+    launch_file: options.LaunchFile = None,
+    launch_name: options.LaunchName = None,
+    sets: options.Sets = None,
+    free_before: options.FreeBefore = None,
+    free_after: options.FreeAfter = None,
+    weights_gib: options.WeightsGib = None,
+    host_free_gib: options.HostFreeGib = None,
+    engine: own.Engine = None,
+    device: own.Device = None,
+    kv_scale: own.KvScale = False,
+    stamp: own.Stamp = False,
+    verify_every: own.VerifyEvery = 1000,
+    format: own.Format = None,
+    skip_bad_rows: own.SkipBadRows = False,
+    block_size: own.BlockSize = None,
+    prefix_only: own.PrefixOnly = False,
+    time_unit: own.TimeUnit = None,
+    request_rate: own.RequestRate = None,
+    output_len: own.OutputLen = None,
+    seed: own.Seed = 0,
+    limit: own.Limit = None,
+    max_new: own.MaxNew = "exact",
+    tpot: own.Tpot = 20.0,
+    prefill_rate: own.PrefillRate = 20_000.0,
+    schedule_policy: own.SchedulePolicy = "fcfs",
+    schedule_conservativeness: own.Conservativeness = 1.0,
+    radix_eviction_policy: own.EvictionPolicy = "lru",
+    fail_on: own.FailOn = None,
+    record: own.Record = None,
+    shrink: own.Shrink = False,
+    live: own.Live = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: own.Output = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
+) -> None:
+    """Replay a workload through the pools of a launch: peaks, shortages, invariants."""
+    conditions = read_conditions(fail_on) if fail_on else DOES_NOT_FIT
+    own.check_files(output, record)
+    pools = own.pool_options(
+        engine, device, record,
+        kv_scale=kv_scale, stamp=stamp, verify_every=verify_every, shrink=shrink,
+    )  # fmt: skip
+    arrivals = own.arrivals(
+        workload,
+        format,
+        ReadOptions(
+            skip_bad_rows=skip_bad_rows,
+            block_size=block_size,
+            prefix_only=prefix_only,
+            time_unit=time_unit,
+            request_rate=request_rate,
+            output_len=output_len,
+            seed=seed,
+        ),
+    )
+    replay_options = ReplayOptions(
+        assumptions=own.assumptions(max_new, tpot, prefill_rate),
+        choices=read_choices(schedule_policy, schedule_conservativeness, radix_eviction_policy),
+        limit=limit,
+    )
+    memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
+    asked = options.read_launch_options(
+        options.LaunchOptions(
+            words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
+        )
+    )
+    planned = plan(asked.launch)
+    if isinstance(planned.outcome, NoStart):
+        print(f"does not start: {planned.outcome.shortage.problem}")
+        raise typer.Exit(1)
+    with stoppable() as stop, screen(live, color=not no_color) as watching:
+        session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
+        traced = replay_file(session, arrivals, pools)
+    notes = (*planned.estimate.assumed, *session_notes(session, traced))
+    report = trace_report(
+        traced.outcome,
+        planned.outcome,
+        traced.workload,
+        conditions=conditions,
+        assumed=notes,
+        warnings=(*planned.outcome.resolved.warnings, *asked.warnings),
+    )
+    show(report, json=json, output=output, quiet=quiet, color=not no_color)
+    if not traced.outcome.result.complete:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if report["verdict"]["passes"] else 1)
+
+
+def session_notes(session: Session, traced: Traced) -> tuple[str, ...]:
+    """What the replay assumed."""
+    return assumed(session.plan, session.options.assumptions, hashed=traced.hashed)
+
+
+def show(
+    report: dict[str, Any], *, json: bool, output: Path | None, quiet: bool, color: bool
+) -> None:
+    """The report in the forms that were asked for."""
+    if output is not None:
+        write_file(output, written(report, output.suffix), suffixes=own.OUTPUTS)
+    if json:
+        write_json(report)
+    elif quiet:
+        print(report["verdict"]["text"])
+    else:
+        from .trace_view import show_trace
+
+        show_trace(report, console(color=color))
+
+
+def written(report: dict[str, Any], suffix: str) -> str:
+    """The report as a file of a form."""
+    match suffix:
+        case ".csv":
+            from kvplan.report.replay_csv import csv_text
+
+            return csv_text(report)
+        case ".html":
+            from kvplan.report.replay_html import html_text
+
+            return html_text(report)
+    return json_text(report)

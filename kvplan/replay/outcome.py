@@ -1,0 +1,36 @@
+"""A finished (or stopped) replay with everything that was found beside its figures."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kvplan.replay.checks import Check, Violation
+from kvplan.replay.result import ReplayResult
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of one allocator operation: how many, how many tokens, and their host time in ns."""
+
+    operation: str
+    calls: int
+    tokens: int
+    p50_ns: int
+    p99_ns: int
+    total_ns: int
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`device` is None for the accounting engine; `compiled` counts compiled kernels."""
+
+    result: ReplayResult
+    engine: str
+    device: str | None = None
+    kv_scale: bool = False
+    rank: int = 0
+    num_ranks: int = 1
+    checks: tuple[Check, ...] = ()
+    violation: Violation | None = None
+    shrunk: int | None = None  # operations of the shortest prefix that still fails
+    latencies: tuple[Latency, ...] = ()
+    compiled: dict[str, int] | None = None
+    wall_s: float = 0.0

@@ -1,0 +1,45 @@
+"""What a replay had to assume, one sentence each, with the flag that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvplan.replay.assumptions import Assumptions
+from kvplan.sizing.plan import Plan
+
+
+def assumed(plan: Plan, assumptions: Assumptions, *, hashed: bool) -> tuple[str, ...]:
+    """Assumptions about clients, steps and sharing, then what is not modelled of this launch."""
+    return (*client_notes(assumptions), *sharing_notes(hashed=hashed), *launch_notes(plan))
+
+
+def client_notes(assumptions: Assumptions) -> Iterator[str]:
+    """Wishes and step times."""
+    wish = assumptions.max_new
+    if wish == "exact":
+        yield "clients ask for exactly the tokens they got, where the trace does not say (--max-new)"
+    elif wish == "context":
+        yield "clients ask for as much as the context holds (--max-new)"
+    else:
+        yield f"clients ask for {wish:,} new tokens (--max-new)"
+    yield f"a decode step takes {assumptions.decode_ns / 1e6:g} ms (--tpot)"
+    yield f"prefill computes {assumptions.prefill_tokens_per_s:,} tokens a second (--prefill-rate)"
+
+
+def sharing_notes(*, hashed: bool) -> Iterator[str]:
+    """What is known of shared prefixes."""
+    if hashed:
+        yield "answers are not hashed: prefix hits are a lower bound"
+
+
+def launch_notes(plan: Plan) -> Iterator[str]:
+    """Parts of this launch that the scheduling model leaves out."""
+    resolved, widths = plan.resolved, plan.resolved.widths
+    if widths.attn_dp > 1:
+        yield f"one of {widths.attn_dp} data-parallel ranks, which gets every {widths.attn_dp}th request"
+    if widths.pp > 1:
+        yield "pipeline stages run one batch at a time: micro-batches are not modelled"
+    if resolved.hicache.enabled:
+        yield "the host tier is not modelled"
+    if resolved.disaggregation_mode != "null":
+        yield f"this {resolved.disaggregation_mode} node is replayed as one that serves both phases"

@@ -1,0 +1,232 @@
+"""A replay as plain values, ready for JSON, CSV, HTML or a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kvplan.replay.assumptions import NS_PER_S
+from kvplan.replay.conditions import DOES_NOT_FIT, Condition
+from kvplan.replay.gauges import PoolUse
+from kvplan.replay.outcome import Latency, Outcome
+from kvplan.replay.result import ReplayResult
+from kvplan.replay.timeline import Point
+from kvplan.replay.workloads.summary import WorkloadSummary
+from kvplan.sizing.plan import Plan
+from kvplan.units import ceil_div
+
+SCHEMA = "kvplan.trace/1"
+
+
+def trace_report(
+    outcome: Outcome,
+    plan: Plan,
+    workload: WorkloadSummary | None,
+    *,
+    conditions: tuple[Condition, ...] = DOES_NOT_FIT,
+    assumed: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """The whole answer of `kvplan trace`."""
+    result = outcome.result
+    failed = [str(condition) for condition in conditions if condition.fails(result)]
+    return {
+        "schema": SCHEMA,
+        "verdict": {
+            "fits": result.fits and outcome.violation is None,
+            "passes": not failed and outcome.violation is None,
+            "complete": result.complete,
+            "failed": failed,
+            "text": verdict(outcome, failed),
+        },
+        "launch": launch_report(plan, outcome),
+        "workload": None if workload is None else workload_report(workload),
+        "pools": [pool_report(pool) for pool in result.pools],
+        "requests": requests_report(result),
+        "queue": queue_report(result),
+        "prefix": prefix_report(result),
+        "pages": pages_report(result),
+        "steps": {
+            "total": result.num_steps,
+            "prefill": result.prefill_steps,
+            "decode": result.decode_steps,
+            "decoded_tokens": result.decoded_tokens,
+            "end_s": seconds(result.end_ns),
+        },
+        "verification": [msgspec.structs.asdict(check) for check in outcome.checks],
+        "violation": violation_report(outcome),
+        "speed": speed_report(outcome),
+        "assumed": list(assumed),
+        "warnings": list(warnings),
+        "timeline": timeline_report(result.timeline),
+    }
+
+
+def verdict(outcome: Outcome, failed: list[str]) -> str:
+    """One line: whether the workload fits the pools, and by how much."""
+    result = outcome.result
+    if outcome.violation is not None:
+        return f"broken: {outcome.violation.check}: {outcome.violation.sentence()}"
+    fullest = max((p for p in result.pools if p.unit == "tokens"), key=lambda pool: pool.share)
+    peak = f"peak {fullest.share:.0%} of {fullest.capacity:,} tokens"
+    peak += f" ({fullest.name})" if len(result.pools) > 2 else ""
+    if result.fits:
+        text = f"fits, {peak}"
+    else:
+        text = f"does not fit: {', '.join(troubles(result))}; {peak}"
+    others = [name for name in failed if name.startswith("occupancy")]
+    if others:
+        text += f"; fails {', '.join(others)}"
+    return text if result.complete else f"partial, stopped at {clock(result.end_ns)}: {text}"
+
+
+def troubles(result: ReplayResult) -> list[str]:
+    """Retractions and rejections in words."""
+    found = []
+    if result.num_retractions:
+        first = clock(result.first_retraction_ns or 0)
+        noun = "retraction" if result.num_retractions == 1 else "retractions"
+        found.append(f"{result.num_retractions:,} {noun}, first at {first}")
+    if result.num_rejected:
+        noun = "request" if result.num_rejected == 1 else "requests"
+        found.append(f"{result.num_rejected:,} {noun} rejected")
+    return found
+
+
+def clock(time_ns: int) -> str:
+    """Replayed time as hours, minutes and seconds, down."""
+    minutes, whole = divmod(time_ns // NS_PER_S, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{whole:02}"
+
+
+def seconds(time_ns: int) -> float:
+    return round(time_ns / NS_PER_S, 6)
+
+
+def launch_report(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """What was replayed, and on what."""
+    server = msgspec.to_builtins(outcome.result.server)
+    return {
+        "model": plan.model.name,
+        "gpu": plan.gpu.name,
+        "server": server,
+        "row_width": plan.reserves.row_width,
+        "engine": outcome.engine,
+        "device": outcome.device,
+        "kv_scale": outcome.kv_scale,
+        "rank": outcome.rank,
+        "ranks": outcome.num_ranks,
+    }
+
+
+def workload_report(workload: WorkloadSummary) -> dict[str, Any]:
+    report: dict[str, Any] = msgspec.to_builtins(workload)
+    return report
+
+
+def pool_report(pool: PoolUse) -> dict[str, Any]:
+    """One pool with its peak as a share and on the clock."""
+    report = msgspec.structs.asdict(pool)
+    report["share"] = round(pool.share, 6)
+    report["peak_s"] = seconds(report.pop("peak_ns"))
+    return report
+
+
+def requests_report(result: ReplayResult) -> dict[str, Any]:
+    """What became of every request."""
+    first = result.first_retraction_ns
+    return {
+        "arrived": result.num_requests,
+        "finished": result.num_finished,
+        "clipped": result.num_clipped,
+        "retractions": result.num_retractions,
+        "first_retraction_s": None if first is None else seconds(first),
+        "aborted": result.num_aborted,
+        "rejected": result.num_rejected,
+        "rejections": result.rejections,
+    }
+
+
+def queue_report(result: ReplayResult) -> dict[str, Any]:
+    """How long requests waited for their first part, in seconds."""
+    waited = msgspec.structs.asdict(result.wait_ns)
+    return {
+        "peak_waiting": result.peak_waiting,
+        "peak_running": result.peak_running,
+        "wait_s": {name: seconds(value) for name, value in waited.items()},
+    }
+
+
+def prefix_report(result: ReplayResult) -> dict[str, Any]:
+    """Prefix hits in tokens; those of retracted requests apart."""
+    return {
+        "hit_rate": round(result.hit_rate, 6),
+        "hit_tokens": result.hit_tokens,
+        "computed_tokens": result.computed_tokens,
+        "retracted_hit_tokens": result.rehit_tokens,
+        "recomputed_tokens": result.recomputed_tokens,
+        "evicted_tokens": result.evicted_tokens,
+    }
+
+
+def pages_report(result: ReplayResult) -> dict[str, Any]:
+    """Tokens that were allocated and hold nothing."""
+    finished = result.num_finished
+    return {
+        "page_size": result.server.page_size,
+        "wasted_tokens_per_request": round(result.wasted_tokens / finished, 3) if finished else 0.0,
+        "peak_wasted_tokens": max((point.waste for point in result.timeline), default=0),
+    }
+
+
+def violation_report(outcome: Outcome) -> dict[str, Any] | None:
+    """A broken invariant, and the shortest prefix that still breaks it."""
+    if outcome.violation is None:
+        return None
+    report = msgspec.structs.asdict(outcome.violation)
+    return report | {"shortest_failing_operations": outcome.shrunk}
+
+
+def speed_report(outcome: Outcome) -> dict[str, Any]:
+    """What the replay itself took: the only part that differs from run to run."""
+    result, wall_s = outcome.result, outcome.wall_s
+    events = result.num_steps + result.num_requests + result.num_finished
+    return {
+        "wall_s": round(wall_s, 3),
+        "events": events,
+        "events_per_s": round(events / wall_s) if wall_s else None,
+        "allocator": [latency_report(latency) for latency in outcome.latencies],
+        "compiled_kernels": outcome.compiled,
+    }
+
+
+def latency_report(latency: Latency) -> dict[str, Any]:
+    """Percentiles in µs, and calls and tokens a second of the time spent in the allocator."""
+    total = latency.total_ns or 1
+    return {
+        "operation": latency.operation,
+        "calls": latency.calls,
+        "tokens": latency.tokens,
+        "p50_us": round(latency.p50_ns / 1000, 1),
+        "p99_us": round(latency.p99_ns / 1000, 1),
+        "calls_per_s": latency.calls * NS_PER_S // total,
+        "tokens_per_s": latency.tokens * NS_PER_S // total,
+    }
+
+
+def timeline_report(points: tuple[Point, ...]) -> dict[str, list[Any]]:
+    """Columns over time; times in seconds."""
+    columns: dict[str, list[Any]] = {"t_s": [round(point.t_ns / NS_PER_S, 3) for point in points]}
+    for name in Point.__struct_fields__[1:]:
+        columns[name] = [getattr(point, name) for point in points]
+    return columns
+
+
+def shares(values: list[int], capacity: int, width: int) -> list[float]:
+    """A column squeezed into `width` shares of a capacity, the largest of each part."""
+    if not values:
+        return []
+    step = ceil_div(len(values), width)
+    return [max(values[at : at + step]) / capacity for at in range(0, len(values), step)]

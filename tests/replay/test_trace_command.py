@@ -1,0 +1,201 @@
+"""`kvplan trace` on the command line: verdicts, files, refusals, Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from kvplan.replay import run as replay_run
+
+DATA = Path(__file__).resolve().parent.parent / "data" / "workloads"
+LAUNCH = ("trace", "llama-3.1-8b", "--gpu", "h100")
+SMALL = ("--max-total-tokens", "8192", "--context-length", "4096", "--max-running-requests", "16")
+AZURE = DATA / "azure_2023.csv"
+
+
+def report(kvplan, *argv: str):
+    code, out, err = kvplan(*LAUNCH, *argv, "--json")
+    assert code in (0, 1), err
+    return code, json.loads(out)
+
+
+def test_the_verdict_comes_first(kvplan):
+    code, out, _ = kvplan(*LAUNCH, "--workload", "chat")
+
+    assert code == 0
+    assert out.startswith("fits, peak 29% of 418,177 tokens\n")
+    assert "hit rate 51.1%" in out
+    assert "clients ask for exactly the tokens they got" in out
+
+
+def test_quiet_prints_the_verdict_alone(kvplan):
+    assert kvplan(*LAUNCH, "--workload", "chat", "-q")[1] == "fits, peak 29% of 418,177 tokens\n"
+
+
+def test_a_workload_that_does_not_fit_says_when_it_broke_and_fails(kvplan):
+    code, out, _ = kvplan(
+        *LAUNCH, *SMALL, "--workload", "chat", "--schedule-conservativeness", "0", "-q"
+    )
+
+    assert code == 1
+    assert out.startswith("does not fit: ")
+    assert re.search(r": \d+ retractions?, first at 00:0", out)
+    assert " rejected; peak " in out
+
+
+@pytest.mark.parametrize(
+    ("conditions", "code"),
+    [
+        (["rejection"], 1),
+        (["occupancy>0.5"], 1),
+        (["retraction"], 0),
+        (["occupancy>0.999", "retraction"], 0),
+    ],
+)
+def test_fail_on_decides_what_is_a_failure(kvplan, conditions, code):
+    flags = [part for condition in conditions for part in ("--fail-on", condition)]
+    found, out, err = kvplan(*LAUNCH, *SMALL, "--workload", "documents", *flags)
+
+    assert found == code, out + err
+
+
+def test_json_has_a_schema_and_is_the_same_but_for_its_speed(kvplan):
+    first, second = (report(kvplan, "--workload", "chat")[1] for _ in range(2))
+
+    assert first["schema"] == "kvplan.trace/1"
+    assert first.pop("speed").keys() == second.pop("speed").keys()
+    assert first == second
+    assert first["requests"]["finished"] == 1000
+    assert len({len(column) for column in first["timeline"].values()}) == 1
+
+
+def test_output_takes_its_form_from_the_name(kvplan, tmp_path):
+    for suffix in ("json", "csv", "html"):
+        code, _, err = kvplan(
+            *LAUNCH, "--workload", AZURE, "-q", "--output", tmp_path / f"r.{suffix}"
+        )
+        assert code == 0, err
+
+    assert json.loads((tmp_path / "r.json").read_text())["verdict"]["fits"]
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert rows[0].keys() >= {"t_s", "used", "running", "waiting"}
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_limit_and_a_wish_are_honoured(kvplan):
+    _, found = report(kvplan, "--workload", "chat", "--limit", "10", "--max-new", "fixed 500")
+
+    assert found["requests"]["arrived"] == 10
+    assert any("ask for 500 new tokens" in text for text in found["assumed"])
+
+
+def test_step_times_stretch_the_replay(kvplan):
+    quick, slow = (
+        report(kvplan, "--workload", "chat", "--tpot", tpot)[1]["steps"]["end_s"]
+        for tpot in ("5", "80")
+    )
+
+    assert slow > quick
+
+
+def test_a_launch_without_overlap_is_replayed_without(kvplan):
+    _, found = report(kvplan, "--workload", AZURE, "--disable-overlap-schedule")
+
+    assert not found["launch"]["server"]["overlap"]
+
+
+def test_ctrl_c_leaves_the_partial_report(kvplan, monkeypatch):
+    """The signal comes in the middle of the run; the report says so and the exit code too."""
+    turns = 0
+
+    class Interrupting(replay_run.Gauges):
+        def see(self, turn):
+            nonlocal turns
+            turns += 1
+            if turns == 200:
+                signal.raise_signal(signal.SIGINT)
+            super().see(turn)
+
+    monkeypatch.setattr(replay_run, "Gauges", Interrupting)
+    before = signal.getsignal(signal.SIGINT)
+    code, out, _ = kvplan(*LAUNCH, "--workload", "chat")
+
+    assert code == 130
+    assert out.startswith("partial, stopped at 00:00:")
+    assert turns == 200
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_live_view_goes_to_stderr(kvplan):
+    code, out, _ = kvplan(*LAUNCH, "--workload", "chat", "--live", "-q")
+
+    assert code == 0
+    assert out == "fits, peak 29% of 418,177 tokens\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--workload", "chatt"], "hint: did you mean 'chat'?"),
+        (["--workload", "/nonexistent/x.csv"], "/nonexistent/x.csv"),
+        ([], "no workload is named"),
+        (["--workload", "chat", "--engine", "pool"], "did you mean 'pools'?"),
+        (["--workload", "chat", "--device", "cudda"], "did you mean 'cuda'?"),
+        (["--workload", "chat", "--engine", "accounting", "--stamp"], "--stamp needs pools"),
+        (["--workload", "chat", "--fail-on", "retract"], "did you mean 'retraction'?"),
+        (["--workload", "chat", "--max-new", "all"], "exact, context, or a number"),
+        (["--workload", "chat", "--max-new", "0"], "a max_new of 0 tokens"),
+        (["--workload", "chat", "--tpot", "0"], "--tpot 0 is no step time"),
+        (["--workload", "chat", "--tpot", "nan"], "--tpot nan is no step time"),
+        (["--workload", "chat", "--prefill-rate", "-1"], "--prefill-rate -1 is no rate"),
+        (["--workload", "chat", "--schedule-policy", "sjf"], "unknown schedule policy 'sjf'"),
+        (["--workload", "chat", "--output", "x.xml"], "--output takes names in .json or .csv"),
+        (["--workload", "chat", "--output", "/nonexistent/x.json"], "does not exist"),
+        (["--workload", "chat", "--record", "x.csv"], "--record takes names in .json or .jsonl"),
+        (["--workload", "chat", "--format", "azure"], "not readable as 'azure'"),
+    ],
+)
+def test_bad_input_is_refused(kvplan, flags, problem):
+    code, out, err = kvplan(*LAUNCH, *flags)
+
+    assert code == 2
+    assert out == ""
+    assert problem in err
+
+
+BROKEN = {
+    "truncated.jsonl": '{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [1]}\n{"timest',
+    "mixed.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,5,1\n{}\n",
+    "empty.csv": "",
+    "binary.csv": "\x00\x01\x02\x03" * 100,
+    "negative.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,-5,1\n",
+    "huge.csv": f"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,{10**12},1\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_workload_is_refused_and_nothing_is_written(kvplan, tmp_path, name):
+    file = tmp_path / name
+    file.write_text(BROKEN[name])
+    written = [tmp_path / "r.json", tmp_path / "r.jsonl"]
+    code, out, err = kvplan(
+        *LAUNCH, "--workload", file, "--output", written[0], "--device", "cpu", "--kv-scale",
+        "--record", written[1],
+    )  # fmt: skip
+
+    assert code == 2
+    assert out == ""
+    assert str(file) in err
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_a_launch_that_does_not_start_has_nothing_to_replay(kvplan):
+    code, out, _ = kvplan("trace", "llama-3.1-405b", "--gpu", "h100", "--workload", "chat")
+
+    assert code == 1
+    assert out.startswith("does not start: ")
