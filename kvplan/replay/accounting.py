@@ -24,7 +24,8 @@ class CountingScheduler(Scheduler):
             return 0
         next_end = self._ends.next_tick()
         assert next_end is not None, "whoever decodes has an end"
-        num_steps = next_end - 1 - running.lockstep.collected
+        step = running.lockstep
+        num_steps = step.steps_within(next_end - 1 - step.generated)
         if not self._closed():
             num_steps = min(num_steps, at_most)
         return self._affordable(min(num_steps, self.store.quiet_steps(running.sequences)))
@@ -32,14 +33,12 @@ class CountingScheduler(Scheduler):
     def jump(self, num_steps: int) -> None:
         """Take so many quiet steps at once."""
         running, store = self.running, self.store
-        page = store.page_size
-        before_last = running.new_pages_over(num_steps - 1)
-        num_pages = running.new_pages_over(num_steps)
-        store.reclaim((before_last + len(running)) * page)
-        running.lockstep.launched += num_steps
-        running.lockstep.collected += num_steps
+        demand = running.demand(num_steps)
+        store.reclaim(demand.wanted_tokens)
+        store.memory.decode(running.sequences, demand.num_pages)
+        running.launch(num_steps)
+        running.lockstep.take_in(num_steps)
         self.ratio.step(num_steps)
-        store.memory.decode(running.sequences, num_pages)
 
     def _closed(self) -> bool:
         """Whether no pass looks at the queue until somebody leaves."""
@@ -48,12 +47,12 @@ class CountingScheduler(Scheduler):
     def _affordable(self, num_steps: int) -> int:
         """As many of these steps as memory surely holds, the cache being given up."""
         num_pages = self.store.quiet_pages(len(self.running))
-        if num_steps <= 0 or self.running.new_pages_over(num_steps) <= num_pages:
+        if num_steps <= 0 or self.running.demand(num_steps).num_pages <= num_pages:
             return num_steps
         fits, fails = 0, num_steps
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            if self.running.new_pages_over(middle) <= num_pages:
+            if self.running.demand(middle).num_pages <= num_pages:
                 fits = middle
             else:
                 fails = middle

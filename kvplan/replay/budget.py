@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from kvplan.replay.estimate import MAX_NEW_ESTIMATE, expected_new
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.store import KvStore
 from kvplan.units import ceil_page, floor_page
-
-MAX_NEW_ESTIMATE = 4096  # new tokens of one request that admission reckons with at most
 
 
 class Stop(Enum):
@@ -17,11 +16,6 @@ class Stop(Enum):
 
     NO_MEMORY = auto()
     OTHER = auto()
-
-
-def expected_new(max_new: int, outputs: int) -> int:
-    """New tokens that admission reserves for a waiting request."""
-    return min(max(max_new - outputs, 0), MAX_NEW_ESTIMATE)
 
 
 class PrefillBudget:

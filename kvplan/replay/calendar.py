@@ -1,4 +1,4 @@
-"""Which requests have something due at which decode step."""
+"""Which requests have something due once each of them got so many tokens."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Calendar(Generic[Item]):
         return self._items.get(tick, [])
 
     def take(self, tick: int) -> list[Item]:
-        """What is due at a tick, taken out; no earlier tick may be left."""
-        due = self._items.pop(tick, [])
+        """What is due by a tick, taken out."""
+        due: list[Item] = []
         while self._ticks and self._ticks[0] <= tick:
-            heapq.heappop(self._ticks)
+            due += self._items.pop(heapq.heappop(self._ticks))
         return due
 
     def next_tick(self) -> int | None:
         """The first tick at which something is due."""
-        while self._ticks and not self._items.get(self._ticks[0]):
-            self._items.pop(heapq.heappop(self._ticks), None)
+        while self._ticks and not self._items[self._ticks[0]]:
+            del self._items[heapq.heappop(self._ticks)]
         return self._ticks[0] if self._ticks else None

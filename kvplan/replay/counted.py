@@ -50,6 +50,10 @@ class CountedMemory:
         self._take(num_new_pages)
         return None
 
+    def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+        self._take(num_new_pages)
+        return None
+
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
         return range(start, stop)
 

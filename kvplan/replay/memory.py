@@ -33,6 +33,9 @@ class KvMemory(Protocol):
     def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
         """Give every request one more slot; returns out_cache_loc."""
 
+    def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+        """Give every request slots up to its `allocated` positions; returns the new ones."""
+
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
         """A copy of a row's positions `start .. stop`."""
 

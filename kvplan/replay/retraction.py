@@ -8,6 +8,7 @@ from kvplan.replay.ratio import RETRACT_STEPS
 from kvplan.replay.running import Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.store import KvStore
+from kvplan.units import ceil_div
 
 
 class Retraction(NamedTuple):
@@ -40,8 +41,11 @@ def retract(running: Running, store: KvStore) -> Retraction:
 def fits(sequences: list[Sequence], store: KvStore) -> bool:
     """Whether these requests can decode one step, after evicting what is needed."""
     page = store.page_size
-    crossing = sum(sequence.committed % page == 0 for sequence in sequences)
-    return store.reclaim(crossing * page)
+    num_pages = sum(
+        ceil_div(sequence.next_allocated, page) - ceil_div(sequence.allocated, page)
+        for sequence in sequences
+    )
+    return store.reclaim(num_pages * page)
 
 
 def give_back(order: list[Sequence], running: Running, store: KvStore) -> Sequence:

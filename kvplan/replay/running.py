@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from kvplan.replay.budget import MAX_NEW_ESTIMATE
-from kvplan.replay.sequence import Lockstep, Sequence
+from kvplan.replay.estimate import MAX_NEW_ESTIMATE
+from kvplan.replay.lockstep import Lockstep
+from kvplan.replay.sequence import Sequence
+from kvplan.units import ceil_div
 
 TIE = 1e-6  # far above what rounding can move, far below a token
+
+
+class Demand(NamedTuple):
+    """What decode steps need: new pages, and tokens to have free before they are taken."""
+
+    num_pages: int
+    wanted_tokens: int
 
 
 class Running:
     """Requests in batch order. `full` closes admission until one of them leaves.
 
-    The list is replaced, never changed, so that a launched batch may keep it.
+    The list is replaced, never changed, so that a launched batch may keep it. What the batch
+    needs is kept as counts: requests by the residue of their length, and sums.
     """
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, lockstep: Lockstep) -> None:
         self.sequences: list[Sequence] = []
         self.full = False
-        self.lockstep = Lockstep()
-        self._page_size = page_size
-        self._by_residue = [0] * page_size
-        self._wishes = 0  # new tokens yet to come, before the collected steps are taken off
+        self.lockstep = lockstep
+        self._page_size = lockstep.page_size
+        self._by_residue = [0] * lockstep.page_size
+        self._fresh: list[Sequence] = []  # joined since the latest launch: nothing reserved yet
+        self._wishes = 0  # new tokens yet to come, and what came since the start
         self._num_long = 0  # requests that may ask for more than admission reckons with
 
     def __len__(self) -> int:
         return len(self.sequences)
 
-    def join(self, newcomers: list[Sequence]) -> None:
-        """Append requests whose prompt is computed."""
+    def join(self, newcomers: list[Sequence], *, in_front: bool = False) -> None:
+        """Add requests whose prompt is computed, by default at the end."""
         if not self.sequences:
             self.full = False
         for sequence in newcomers:
             sequence.join(self.lockstep)
             self._count(sequence, 1)
-        self.sequences = [*self.sequences, *newcomers]
+        if self.lockstep.reserve:
+            self._fresh += newcomers
+        first, last = (newcomers, self.sequences) if in_front else (self.sequences, newcomers)
+        self.sequences = [*first, *last]
 
     def leave(self, leavers: Iterable[Sequence]) -> None:
         """Take requests out; that opens admission again."""
@@ -44,21 +59,37 @@ class Running:
             self._count(sequence, -1)
             sequence.leave()
             staying.remove(sequence)
+            if sequence in self._fresh:
+                self._fresh.remove(sequence)
         self.sequences = staying
         self.full = False
 
-    def new_pages(self) -> int:
-        """Pages that the next decode step needs: one where a request's last page is full."""
-        return self._by_residue[-self.lockstep.launched % self._page_size]
+    def launch(self, num_steps: int = 1) -> None:
+        """Decode steps were launched."""
+        self.lockstep.launch(num_steps)
+        self._fresh = []
 
-    def new_pages_over(self, num_steps: int) -> int:
-        """Pages that the next decode steps need together."""
-        page = self._page_size
-        rounds, rest = divmod(num_steps, page)
-        launched = self.lockstep.launched
-        return rounds * len(self.sequences) + sum(
-            [self._by_residue[-(launched + step) % page] for step in range(rest)]
-        )
+    def demand(self, num_steps: int = 1) -> Demand:
+        """What the next decode steps need together.
+
+        Before each step the engine evicts for a page more than needed of each request; with
+        speculation only if it needs any.
+        """
+        page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
+        num_pages = self._pages_between(step.reserved, step.next_reserved(num_steps))
+        if not step.reserve:
+            before = self._pages_between(step.reserved, step.next_reserved(num_steps - 1))
+            return Demand(num_pages, (before + num_running) * page)
+        wanted = 0
+        for sequence in self._fresh:
+            owned = ceil_div(sequence.committed, page)
+            reached = sequence.committed - step.committed + step.reserved
+            num_pages += ceil_div(reached, page) - owned
+            wanted += owned * page - sequence.committed
+        wanted += num_pages * page
+        if wanted and page > 1:
+            wanted += num_running * page
+        return Demand(num_pages, wanted)
 
     def add_first_output(self, sequence: Sequence) -> None:
         """The prefill's token of a request came, which may be running already."""
@@ -72,7 +103,7 @@ class Running:
         The engine adds rounded products; one product is as good unless it falls on an integer.
         """
         if not self._num_long:
-            expected = (self._wishes - len(self.sequences) * self.lockstep.collected) * ratio
+            expected = (self._wishes - len(self.sequences) * self.lockstep.generated) * ratio
             if abs(expected - round(expected)) > TIE:
                 return expected
         return sum(
@@ -82,8 +113,16 @@ class Running:
             ]
         )
 
+    def _pages_between(self, start: int, stop: int) -> int:
+        """Pages that begin while every request grows from one common length to another."""
+        page = self._page_size
+        rounds, rest = divmod(stop - start, page)
+        return rounds * len(self.sequences) + sum(
+            [self._by_residue[-(start + token) % page] for token in range(rest)]
+        )
+
     def _count(self, sequence: Sequence, sign: int) -> None:
-        residue = (sequence.committed - self.lockstep.launched) % self._page_size
+        residue = (sequence.committed - self.lockstep.committed) % self._page_size
         self._by_residue[residue] += sign
-        self._wishes += sign * (sequence.max_new - sequence.outputs + self.lockstep.collected)
+        self._wishes += sign * (sequence.max_new - sequence.outputs + self.lockstep.generated)
         self._num_long += sign * (sequence.max_new > MAX_NEW_ESTIMATE)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
+from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
 from kvplan.replay.retraction import retract
@@ -54,7 +55,7 @@ class Scheduler:
     def __init__(self, server: Server, store: KvStore) -> None:
         self.store = store
         self.waiting = WaitingQueue(server, store)
-        self.running = Running(server.page_size)
+        self.running = Running(Lockstep(server.page_size, server.speculation))
         self.ratio = NewTokenRatio(server.conservativeness)
         self.chunked: Sequence | None = None
         self._server = server
@@ -183,7 +184,7 @@ class Scheduler:
             running.leave(finishing)
             if not running.sequences:
                 return None
-        if self.store.reclaim(running.new_pages() * self.store.page_size):
+        if self.store.reclaim(running.demand().num_pages * self.store.page_size):
             self.ratio.step()
         elif finishing:
             return None  # their slots come back at the end of this step
@@ -191,9 +192,9 @@ class Scheduler:
             self._retract()
             if not running.sequences:
                 return None
-        num_new_pages = running.new_pages()
-        running.lockstep.launched += 1
-        return Decode(running.sequences, self.store.decode(running.sequences, num_new_pages))
+        demand = running.demand()
+        running.launch()
+        return Decode(running.sequences, self.store.decode(running.sequences, demand))
 
     def _finishing_in_flight(self) -> list[Sequence]:
         """Running requests whose last output is known to be in the batch not yet taken in."""
@@ -208,7 +209,7 @@ class Scheduler:
             ]
         if self._last is None:
             return []
-        due = self._ends.at(self.running.lockstep.collected + 1)
+        due = self._ends.at(self.running.lockstep.generated + 1)
         return [sequence for sequence in due if sequence.ends_by_length]
 
     def _retract(self) -> None:
@@ -244,24 +245,26 @@ class Scheduler:
 
     def _take_in_decode(self, batch: Decode) -> None:
         lockstep = self.running.lockstep
-        lockstep.collected += 1
-        due = self._ends.take(lockstep.collected)
+        num_tokens = lockstep.take_in()
+        due = self._ends.take(lockstep.generated)
         if len(due) > 1:
             due.sort(key=batch.sequences.index)
         if due:
             with self.store.memory.free_group():
                 for sequence in due:
-                    self._finish(sequence)
+                    self._finish(sequence, num_tokens)
 
-    def _finish(self, sequence: Sequence) -> None:
+    def _finish(self, sequence: Sequence, num_tokens: int = 0) -> None:
+        """The result that brought so many tokens was a request's last."""
         if sequence.in_lockstep:
             self.running.leave([sequence])
-        sequence.end()
+            num_tokens = 0
+        sequence.end(late_tokens=num_tokens if self._server.speculation else 0)
         self.store.release(sequence, keep=True)
         self._finished.append(sequence)
 
     def _plan_end(self, sequence: Sequence) -> None:
-        sequence.end_tick = self.running.lockstep.collected + sequence.target - sequence.outputs
+        sequence.end_tick = self.running.lockstep.generated + sequence.target - sequence.outputs
         self._ends.add(sequence.end_tick, sequence)
 
     def _forget_end(self, sequence: Sequence) -> None:

@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.replay.keys import Key
+from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.prefix_cache import Lock, Node
-
-
-class Lockstep:
-    """Decode steps that the running batch launched, and those whose result is taken in.
-
-    Every running request grows with each of them, so its lengths are kept relative to these two.
-    """
-
-    __slots__ = ("collected", "launched")
-
-    def __init__(self) -> None:
-        self.launched = 0
-        self.collected = 0
+from kvplan.units import ceil_page
 
 
 class Sequence:
@@ -26,17 +15,21 @@ class Sequence:
 
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
-    path down to `lock.node` it keeps. `node` is where its latest match ended.
+    path down to `lock.node` it keeps. `node` is where its latest match ended. `row` and `filled`
+    are its memory's: its line, and how many positions of it have slots.
     """
 
     __slots__ = (
+        "_allocated",
         "_committed",
+        "_joined",
         "_lockstep",
         "_outputs",
         "arrival_ns",
         "branch_len",
         "counted_len",
         "end_tick",
+        "filled",
         "finished",
         "holds_row",
         "key",
@@ -66,41 +59,67 @@ class Sequence:
         self.prompt_len = prompt_len
         self.max_new = max_new
         self.target = max(1, min(output_len, max_new))
-        self.prefix_len = 0
-        self.matched_len = 0
-        self.stop = 0
-        self.protected_len = 0
-        self.counted_len = 0
-        self.branch_len = 0
-        self.sliding_start = 0
-        self.num_parts = 0
-        self.node = root
-        self.lock = Lock(root)
-        self.holds_row = False
-        self.row = 0
-        self.end_tick = -1
         self.arrival_ns = 0
         self.session: str | None = None
+        self.matched_len = 0
+        self.holds_row = False
+        self.row = 0
+        self.filled = 0
+        self.end_tick = -1
         self.finished = False
         self.retracted = False
         self.num_retractions = 0
         self._lockstep: Lockstep | None = None
-        self._committed = 0
+        self._joined = 0
         self._outputs = 0
+        self._start_afresh(root)
+
+    def _start_afresh(self, root: Node) -> None:
+        """Nothing is computed, nothing is held."""
+        self.prefix_len = 0
+        self.stop = 0
+        self.num_parts = 0
+        self.protected_len = 0
+        self.counted_len = 0
+        self.branch_len = 0
+        self.sliding_start = 0
+        self.node = root
+        self.lock = Lock(root)
+        self._committed = 0
+        self._allocated = 0
 
     @property
     def outputs(self) -> int:
         """Tokens generated so far, as far as their results are taken in."""
         if self._lockstep is None:
             return self._outputs
-        return self._outputs + self._lockstep.collected
+        return self._outputs + self._lockstep.generated
 
     @property
     def committed(self) -> int:
-        """Tokens whose slots it holds."""
+        """Tokens of prompt and answer that have a slot for good."""
         if self._lockstep is None:
             return self._committed
-        return self._committed + self._lockstep.launched
+        return self._committed + self._lockstep.committed
+
+    @property
+    def allocated(self) -> int:
+        """Positions with a slot: with speculation some are reserved beyond the committed ones."""
+        step = self._lockstep
+        if step is None or step.launched == self._joined:
+            return self._allocated
+        if not step.reserve:
+            return self.committed
+        return ceil_page(self._committed + step.reserved, step.page_size)
+
+    @property
+    def next_allocated(self) -> int:
+        """What `allocated` will be once another decode step is launched."""
+        step = self._lockstep
+        assert step is not None, "only running requests decode"
+        if not step.reserve:
+            return self.committed + 1
+        return max(self.allocated, ceil_page(self.committed + step.reserve, step.page_size))
 
     @property
     def in_lockstep(self) -> bool:
@@ -110,7 +129,7 @@ class Sequence:
     @property
     def decoded_before(self) -> bool:
         """Whether a decode step was launched for it before the latest one."""
-        return self.committed > self.stop + 1
+        return self._lockstep is not None and self._lockstep.launched > self._joined + 1
 
     @property
     def seq_len(self) -> int:
@@ -129,7 +148,8 @@ class Sequence:
 
     def commit(self, num_tokens: int) -> None:
         """A prefill part gave it slots up to here."""
-        self._committed = num_tokens
+        self._committed = self._allocated = num_tokens
+        self.num_parts += 1
 
     def add_first_output(self) -> None:
         """A prefill's result: one token."""
@@ -137,17 +157,20 @@ class Sequence:
 
     def join(self, lockstep: Lockstep) -> None:
         """From now on it grows with every decode step."""
-        self._committed -= lockstep.launched
-        self._outputs -= lockstep.collected
+        self._committed -= lockstep.committed
+        self._outputs -= lockstep.generated
+        self._joined = lockstep.launched
         self._lockstep = lockstep
 
     def leave(self) -> None:
         """It takes no further part in decode steps."""
+        self._allocated = self.allocated
         self._committed, self._outputs = self.committed, self.outputs
         self._lockstep = None
 
-    def end(self) -> None:
-        """Its last output came."""
+    def end(self, late_tokens: int = 0) -> None:
+        """Its last output came; `late_tokens` were committed after it had left the batch."""
+        self._committed += late_tokens
         self._outputs = self.target
         self.finished = True
 
@@ -155,11 +178,7 @@ class Sequence:
         """Its slots are gone; it will prefill prompt and outputs again."""
         self.retracted = True
         self.num_retractions += 1
-        self.prefix_len = self.protected_len = self.counted_len = self.stop = 0
-        self.branch_len = self.sliding_start = self.num_parts = 0
-        self.node = root
-        self.lock = Lock(root)
-        self._committed = 0
+        self._start_afresh(root)
 
 
 class Part(NamedTuple):

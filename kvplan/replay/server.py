@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from kvplan.errors import InputError
+
 ROW_MARGIN = 4  # positions of a row beyond the context
 
 
@@ -14,6 +16,28 @@ class SlidingPool(msgspec.Struct, frozen=True, kw_only=True):
 
     window: int
     num_tokens: int
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Drafting: slots that one step may take of a request, and tokens that it is assumed to bring.
+
+    Each step reserves twice what it may take, since its result comes after the next launch.
+    """
+
+    alloc_len: int
+    accept_len: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.accept_len <= self.alloc_len:
+            raise InputError(
+                f"an acceptance of {self.accept_len} tokens a step",
+                hint=f"from 1 to the {self.alloc_len} that a step may take",
+            )
+
+    @property
+    def reserve(self) -> int:
+        """Tokens that a decode step reserves beyond the committed ones."""
+        return 2 * self.alloc_len
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +60,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     conservativeness: float = 1.0
     overlap: bool = True
     sliding: SlidingPool | None = None
+    speculation: Speculation | None = None
 
     @property
     def row_width(self) -> int:

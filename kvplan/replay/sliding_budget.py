@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kvplan.replay.budget import PrefillBudget, expected_new
+from kvplan.replay.budget import PrefillBudget
+from kvplan.replay.estimate import expected_new
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.sliding_store import SlidingStore

@@ -6,6 +6,7 @@ from typing import cast
 
 from kvplan.replay.memory import KvMemory, SlidingMemory
 from kvplan.replay.prefix_cache import Slots
+from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
@@ -74,12 +75,12 @@ class SlidingStore(KvStore):
                     self._slide_before(part)
         return super().extend(parts)
 
-    def decode(self, sequences: list[Sequence], num_new_pages: int) -> Slots | None:
+    def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
         with self.memory.free_group():
             for sequence in sequences:
                 if sequence.decoded_before:
                     self._slide(sequence, sequence.seq_len - 1, DECODE_INTERVAL)
-        return super().decode(sequences, num_new_pages)
+        return super().decode(sequences, demand)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand over whole pages; up to where a tombstone ends, if the match met one."""

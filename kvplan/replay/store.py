@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path, upwards
+from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
@@ -18,6 +19,7 @@ class KvStore:
         self.memory = memory
         self.page_size = server.page_size
         self.caching = server.prefix_cache
+        self._reserves = server.speculation is not None
         self.cache = PrefixCache(server.page_size, memory.free, server.eviction_policy)
 
     def reachable(self) -> int:
@@ -66,13 +68,14 @@ class KvStore:
         out_cache_loc = self.memory.extend(parts)
         for part in parts:
             part.sequence.commit(part.stop)
-            part.sequence.num_parts += 1
         return out_cache_loc
 
-    def decode(self, sequences: list[Sequence], num_new_pages: int) -> Slots | None:
-        """Allocate a decode step, after evicting for its worst case: a page for each."""
-        self.reclaim(len(sequences) * self.page_size)
-        return self.memory.decode(sequences, num_new_pages)
+    def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
+        """Allocate a decode step that was launched, after evicting for its worst case."""
+        self.reclaim(demand.wanted_tokens)
+        if self._reserves:
+            return self.memory.reserve(sequences, demand.num_pages)
+        return self.memory.decode(sequences, demand.num_pages)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
@@ -94,7 +97,7 @@ class KvStore:
             self.checkpoint(sequence, owned)
         self._free_row(sequence, sequence.protected_len, owned)
         self.cache.unlock(sequence.lock)
-        self._free_row(sequence, ceil_page(owned, self.page_size), sequence.committed)
+        self._free_row(sequence, ceil_page(owned, self.page_size), sequence.allocated)
         self.memory.close_row(sequence)
         sequence.holds_row = False
 

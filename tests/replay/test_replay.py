@@ -12,7 +12,7 @@ from kvplan.replay.counted import count_memory
 from kvplan.replay.pools.build import build_memory
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import BlockIds, Request
-from kvplan.replay.server import Server, SlidingPool
+from kvplan.replay.server import Server, SlidingPool, Speculation
 
 STEP_NS = 20_000_000
 
@@ -92,6 +92,15 @@ SERVERS = st.builds(
     overlap=st.booleans(),
     sliding=st.sampled_from(
         [None, None, SlidingPool(window=32, num_tokens=256), SlidingPool(window=64, num_tokens=400)]
+    ),
+    speculation=st.sampled_from(
+        [
+            None,
+            None,
+            Speculation(alloc_len=4, accept_len=1.0),
+            Speculation(alloc_len=4, accept_len=2.7),
+            Speculation(alloc_len=7, accept_len=7.0),
+        ]
     ),
 )
 

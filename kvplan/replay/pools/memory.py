@@ -67,6 +67,8 @@ class PoolMemory:
         if slots is None:
             raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available())
         self._write(table, rows, prefix_lens, seq_lens, slots)
+        for part in parts:
+            part.sequence.filled = part.stop
         return slots
 
     def decode(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
@@ -83,6 +85,12 @@ class PoolMemory:
             raise shortage(num_new_pages * self.page_size, self.available())
         table[batch.rows, batch.seq_lens - 1] = slots.to(table.dtype)
         return slots
+
+    def reserve(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+        del num_new_pages  # the allocator counts them itself
+        return self.extend(
+            [Part(each, each.filled, each.allocated, is_middle=False) for each in sequences]
+        )
 
     def row_slots(self, sequence: Request, start: int, stop: int) -> Tensor:
         return self.rows.req_to_token[sequence.row, start:stop].long()
