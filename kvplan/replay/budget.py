@@ -19,17 +19,23 @@ class Stop(Enum):
 
 
 class PrefillBudget:
-    """Budgets of one pass. Memory is read anew for each request: a locked prefix shrinks it."""
+    """Budgets of one pass. Memory is read anew for each request: a locked prefix shrinks it.
 
-    def __init__(self, server: Server, store: KvStore, reserved: float) -> None:
+    `reserved` new tokens are left for running requests; `num_mixed` of these take a token each of
+    this very step.
+    """
+
+    def __init__(self, server: Server, store: KvStore, reserved: float, num_mixed: int = 0) -> None:
         self.store = store
         self.page_size = server.page_size
         self.parts: list[Part] = []
         self.chunked: Sequence | None = None
-        self._reserved_total = reserved
-        self._reserved_now = 0
+        self._reserved_total = reserved + num_mixed
+        self._reserved_now = num_mixed
         self._chunk_left = server.chunked_prefill_size
-        self._input_left = server.max_prefill_tokens
+        self._input_left = server.max_prefill_tokens - num_mixed
+        if self._chunk_left is not None:
+            self._chunk_left -= num_mixed
 
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""

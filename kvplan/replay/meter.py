@@ -1,4 +1,4 @@
-"""What a replay measures: peaks, hits, retractions, queueing, waste."""
+"""What a replay counts: hits, retractions, rejections, queueing, waste."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections import Counter
 from kvplan.replay.scheduler import Prefill, Scheduler, Step
 from kvplan.units import ceil_page
 
-OCCUPANCY_BINS = 1000
-
 
 class Meter:
-    """Counts and peaks in tokens, requests, steps or ns.
+    """Counts in tokens, requests, steps or ns; how full the pools are, `Gauges` see.
 
-    Used are the tokens that neither are free nor could be by evicting. Hits count at a request's
-    first part only; those of retracted requests apart.
+    Hits count at a request's first part only; those of retracted requests apart.
     """
 
     def __init__(self, scheduler: Scheduler, capacity: int) -> None:
@@ -35,14 +32,12 @@ class Meter:
         self.wasted_tokens = 0  # of last pages, summed over finished requests
         self.prefill_steps = 0
         self.decode_steps = 0
-        self.peak_used = 0
         self.peak_running = 0
         self.peak_waiting = 0
         self.waits_ns = array("q")
-        self.occupancy_ns = [0] * (OCCUPANCY_BINS + 1)
         self._scheduler = scheduler
 
-    def step(self, step: Step, start_ns: int, duration_ns: int) -> None:
+    def step(self, step: Step, start_ns: int) -> None:
         """One turn of the loop."""
         batch = step.batch
         if isinstance(batch, Prefill):
@@ -59,16 +54,18 @@ class Meter:
             self.num_finished += 1
             final = sequence.committed
             self.wasted_tokens += ceil_page(final, self._scheduler.store.page_size) - final
-        self._look(duration_ns)
+        self._look()
 
-    def jump(self, num_steps: int, duration_ns: int) -> None:
+    def jump(self, num_steps: int) -> None:
         """Decode steps that were taken together."""
         self.decode_steps += num_steps
         self.decoded_tokens += num_steps * len(self._scheduler.running)
-        self._look(duration_ns)
+        self._look()
 
     def _prefill(self, batch: Prefill, start_ns: int) -> None:
         self.prefill_steps += 1
+        if batch.mixed is not None:
+            self.decoded_tokens += len(batch.mixed.sequences)
         for sequence, prefix_len, stop, _ in batch.parts:
             is_first = sequence.num_parts == 1
             hit = prefix_len if is_first else 0
@@ -81,15 +78,9 @@ class Meter:
             if is_first:
                 self.waits_ns.append(start_ns - sequence.arrival_ns)
 
-    def _look(self, duration_ns: int) -> None:
-        """Sample the state in which the step ended."""
-        scheduler = self._scheduler
-        used = self.capacity - scheduler.store.reachable()
-        if used > self.peak_used:
-            self.peak_used = used
-        running, waiting = len(scheduler.running), len(scheduler.waiting.requests)
+    def _look(self) -> None:
+        running, waiting = len(self._scheduler.running), len(self._scheduler.waiting.requests)
         if running > self.peak_running:
             self.peak_running = running
         if waiting > self.peak_waiting:
             self.peak_waiting = waiting
-        self.occupancy_ns[used * OCCUPANCY_BINS // self.capacity] += duration_ns

@@ -80,7 +80,7 @@ class Replay:
         step = self.scheduler.step()
         start, duration = self.now_ns, self._duration(step)
         self.now_ns += duration
-        self.meter.step(step, start, duration)
+        self.meter.step(step, start)
         for sequence in [*step.finished, *step.aborted]:
             self._feed.answered(sequence.session, self.now_ns)
         self._blanks = self._blanks + 1 if step.batch is None else 0
@@ -103,7 +103,7 @@ class Replay:
         scheduler.jump(num_steps)
         start, duration = self.now_ns, num_steps * step_ns
         self.now_ns += duration
-        self.meter.jump(num_steps, duration)
+        self.meter.jump(num_steps)
         return Turn(None, num_steps, start, duration)
 
     def _duration(self, step: Step) -> int:
@@ -111,6 +111,8 @@ class Replay:
             return 0
         if isinstance(step.batch, Prefill):
             num_tokens = sum([part.stop - part.prefix_len for part in step.batch.parts])
+            if step.batch.mixed is not None:
+                num_tokens += len(step.batch.mixed.sequences)
             return self.assumptions.prefill_ns(num_tokens)
         return self.assumptions.decode_ns
 

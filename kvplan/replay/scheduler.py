@@ -19,18 +19,19 @@ from kvplan.replay.store import KvStore
 from kvplan.replay.waiting import WaitingQueue
 
 
-class Prefill(NamedTuple):
-    """A launched batch that computes parts of prompts."""
-
-    parts: list[Part]
-    out_cache_loc: Slots | None
-
-
 class Decode(NamedTuple):
     """A launched batch in which each request grows by one token."""
 
     sequences: list[Sequence]
     out_cache_loc: Slots | None
+
+
+class Prefill(NamedTuple):
+    """A launched batch that computes parts of prompts; with mixed chunks others decode in it."""
+
+    parts: list[Part]
+    out_cache_loc: Slots | None
+    mixed: Decode | None = None
 
 
 Batch = Prefill | Decode
@@ -59,6 +60,7 @@ class Scheduler:
         self.ratio = NewTokenRatio(server.conservativeness)
         self.chunked: Sequence | None = None
         self._server = server
+        self._mixes = server.mixed_chunk and server.chunked_prefill_size is not None
         self._last: Batch | None = None
         self._ends: Calendar[Sequence] = Calendar()
         self._retracted: list[Sequence] = []
@@ -118,10 +120,10 @@ class Scheduler:
             for part in self._last.parts
             if not part.is_middle and not part.sequence.finished
         ]
-        if len(ready) < len(self._last.parts):
+        if len(ready) < len(self._last.parts) or self._last.mixed is not None:
             self.running.full = False
         if ready:
-            self.running.join(ready)
+            self.running.join(ready, in_front=self._last.mixed is not None)
 
     def _prefill(self) -> Prefill | None:
         """A batch of new prompts and of the cut one's next part, if there is room."""
@@ -135,7 +137,7 @@ class Scheduler:
                 running.full = True
                 return None
         self.waiting.arrange()
-        budget = self._budget(running.expected_new(self.ratio.current))
+        budget = self._budget()
         if self.chunked is not None:
             self.chunked = budget.continue_chunked(self.chunked)
         self._admit_waiting(budget)
@@ -143,12 +145,15 @@ class Scheduler:
             self.chunked = budget.chunked
         if not budget.parts:
             return None
-        return Prefill(budget.parts, self.store.extend(budget.parts))
+        out_cache_loc = self.store.extend(budget.parts)
+        return Prefill(budget.parts, out_cache_loc, self._mix() if self._mixes else None)
 
-    def _budget(self, reserved: float) -> PrefillBudget:
+    def _budget(self) -> PrefillBudget:
+        reserved = self.running.expected_new(self.ratio.current)
+        num_mixed = len(self.running) if self._mixes else 0
         if isinstance(self.store, SlidingStore):
-            return SlidingBudget(self._server, self.store, reserved)
-        return PrefillBudget(self._server, self.store, reserved)
+            return SlidingBudget(self._server, self.store, reserved, num_mixed)
+        return PrefillBudget(self._server, self.store, reserved, num_mixed)
 
     def _admit_waiting(self, budget: PrefillBudget) -> None:
         """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
@@ -175,42 +180,56 @@ class Scheduler:
         return min(by_batch, self.store.memory.free_rows() + num_held)
 
     def _decode(self) -> Decode | None:
-        """One token more for every running request; whoever must gives way."""
+        """One step more for every running request; whoever must gives way."""
         running = self.running
+        finishing = self._set_finishing_aside()
         if not running.sequences:
             return None
-        finishing = self._finishing_in_flight()
-        if finishing:
-            running.leave(finishing)
-            if not running.sequences:
-                return None
-        if self.store.reclaim(running.demand().num_pages * self.store.page_size):
+        if self._decode_fits():
             self.ratio.step()
         elif finishing:
             return None  # their slots come back at the end of this step
         else:
             self._retract()
-            if not running.sequences:
-                return None
-        demand = running.demand()
-        running.launch()
-        return Decode(running.sequences, self.store.decode(running.sequences, demand))
+        return self._launch_decode() if running.sequences else None
+
+    def _mix(self) -> Decode | None:
+        """Running requests ride a prefill step where memory is left; else they sit it out."""
+        self._set_finishing_aside()
+        fits = bool(self.running.sequences) and self._decode_fits()
+        return self._launch_decode() if fits else None
+
+    def _decode_fits(self) -> bool:
+        return self.store.reclaim(self.running.demand().num_pages * self.store.page_size)
+
+    def _launch_decode(self) -> Decode:
+        demand = self.running.demand()
+        self.running.launch()
+        return Decode(self.running.sequences, self.store.decode(self.running.sequences, demand))
+
+    def _set_finishing_aside(self) -> bool:
+        """Requests whose last output is in flight take no further step; whether there are any."""
+        finishing = self._finishing_in_flight()
+        if finishing:
+            self.running.leave(finishing)
+        return bool(finishing)
 
     def _finishing_in_flight(self) -> list[Sequence]:
         """Running requests whose last output is known to be in the batch not yet taken in."""
-        if not self._server.overlap:
+        last = self._last
+        if last is None or not self._server.overlap:
             return []
-        if isinstance(self._last, Prefill):
-            launched = [part.sequence for part in self._last.parts]
-            return [
-                sequence
-                for sequence in launched
-                if sequence.in_lockstep and sequence.outputs + 1 >= sequence.max_new
+        finishing: list[Sequence] = []
+        if isinstance(last, Prefill):
+            finishing = [
+                part.sequence
+                for part in last.parts
+                if part.sequence.in_lockstep and part.sequence.outputs + 1 >= part.sequence.max_new
             ]
-        if self._last is None:
-            return []
+            if last.mixed is None:
+                return finishing
         due = self._ends.at(self.running.lockstep.generated + 1)
-        return [sequence for sequence in due if sequence.ends_by_length]
+        return finishing + [sequence for sequence in due if sequence.ends_by_length]
 
     def _retract(self) -> None:
         running = self.running
@@ -225,34 +244,43 @@ class Scheduler:
     # what came of it
 
     def _take_in(self, batch: Batch) -> None:
-        if isinstance(batch, Prefill):
-            with self.store.memory.free_group():
-                self._take_in_prefill(batch)
-        else:
+        if isinstance(batch, Decode):
             self._take_in_decode(batch)
+            return
+        with self.store.memory.free_group():
+            self._take_in_prefill(batch)
 
     def _take_in_prefill(self, batch: Prefill) -> None:
+        mixed = batch.mixed
+        num_tokens = self.running.lockstep.take_in() if mixed else 0
         for sequence, _, stop, is_middle in batch.parts:
             if is_middle or sequence.finished or sequence.retracted:
                 continue
-            self.running.add_first_output(sequence)
+            if not (mixed and sequence.in_lockstep):  # else it grew with the others
+                self.running.add_first_output(sequence)
             if sequence.outputs >= sequence.target:
                 self._finish(sequence)
                 continue
             self.store.checkpoint(sequence, stop)
             sequence.prefix_len = stop
             self._plan_end(sequence)
+        if mixed:
+            self._finish_due(mixed, num_tokens)
 
     def _take_in_decode(self, batch: Decode) -> None:
         lockstep = self.running.lockstep
         num_tokens = lockstep.take_in()
-        due = self._ends.take(lockstep.generated)
+        if (next_end := self._ends.next_tick()) is not None and next_end <= lockstep.generated:
+            with self.store.memory.free_group():
+                self._finish_due(batch, num_tokens)
+
+    def _finish_due(self, batch: Decode, num_tokens: int) -> None:
+        """End the requests for which the results were the last, in batch order."""
+        due = self._ends.take(self.running.lockstep.generated)
         if len(due) > 1:
             due.sort(key=batch.sequences.index)
-        if due:
-            with self.store.memory.free_group():
-                for sequence in due:
-                    self._finish(sequence, num_tokens)
+        for sequence in due:
+            self._finish(sequence, num_tokens)
 
     def _finish(self, sequence: Sequence, num_tokens: int = 0) -> None:
         """The result that brought so many tokens was a request's last."""

@@ -44,7 +44,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Capacities and scheduler settings of one replica; sizes in tokens.
 
     `num_tokens` is what the KV pool holds beside its padding page, `num_rows` the lines of
-    `req_to_token`. `chunked_prefill_size` is None where prompts are never cut.
+    `req_to_token`. `chunked_prefill_size` is None where prompts are never cut; where they are,
+    `mixed_chunk` lets running requests decode in the same step.
     """
 
     page_size: int
@@ -61,6 +62,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     overlap: bool = True
     sliding: SlidingPool | None = None
     speculation: Speculation | None = None
+    mixed_chunk: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mixed_chunk and self.speculation is not None:
+            raise InputError(
+                "mixed chunks together with speculation are not modelled",
+                hint="leave --enable-mixed-chunk out of the launch",
+            )
 
     @property
     def row_width(self) -> int:

@@ -23,8 +23,10 @@ class SlidingBudget(PrefillBudget):
 
     store: SlidingStore
 
-    def __init__(self, server: Server, store: SlidingStore, reserved: float) -> None:
-        super().__init__(server, store, reserved)
+    def __init__(
+        self, server: Server, store: SlidingStore, reserved: float, num_mixed: int = 0
+    ) -> None:
+        super().__init__(server, store, reserved, num_mixed)
         self._pool = store.pool
         self._reserved_sliding = 0
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kvplan.pools.storage import open_storage
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.counted import count_memory
+from kvplan.replay.gauges import Gauges
 from kvplan.replay.pools.build import build_memory
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import BlockIds, Request
@@ -45,16 +46,17 @@ def figures(server, requests, memory, *, jumps, **assumed):
     replay = Replay(
         server, memory, requests, Assumptions(decode_ns=STEP_NS, **assumed), jumps=jumps
     )
-    for _ in replay:
-        pass
+    gauges = Gauges(replay)
+    for turn in replay:
+        gauges.see(turn)
     store, meter = replay.store, dict(vars(replay.meter))
     assert replay.scheduler.is_idle()
     assert store.available() == meter["capacity"] - store.cache.evictable
     assert store.cache.protected == 0
     assert memory.free_rows() == server.num_rows
-    for each_step in ("occupancy_ns", "_scheduler"):
-        del meter[each_step]
-    return {**meter, "evicted": store.cache.evicted, "now_ns": replay.now_ns}
+    del meter["_scheduler"]
+    peaks = {use.name: use.peak for use in gauges.uses()}
+    return {**meter, **peaks, "evicted": store.cache.evicted, "now_ns": replay.now_ns}
 
 
 def all_figures(server, requests, **assumed):
@@ -69,6 +71,21 @@ def all_figures(server, requests, **assumed):
     }
 
 
+KINDS = st.sampled_from(  # mixed chunks and speculation exclude each other
+    [
+        {},
+        {"mixed_chunk": True},
+        {"speculation": Speculation(alloc_len=4, accept_len=1.0)},
+        {"speculation": Speculation(alloc_len=4, accept_len=2.7)},
+        {"speculation": Speculation(alloc_len=7, accept_len=7.0)},
+    ]
+)
+
+
+def server_of_kind(kind, **change):
+    return server(**kind, **change)
+
+
 WORKLOADS = st.lists(
     st.tuples(st.integers(0, 120), st.integers(1, 200), st.integers(0, 90), st.integers(0, 4)),
     min_size=1,
@@ -81,7 +98,8 @@ WORKLOADS = st.lists(
 )
 
 SERVERS = st.builds(
-    server,
+    server_of_kind,
+    KINDS,
     page_size=st.sampled_from([1, 4, 16]),
     num_tokens=st.sampled_from([256, 400, 2000]),
     max_running_requests=st.sampled_from([2, 5, 16]),
@@ -92,15 +110,6 @@ SERVERS = st.builds(
     overlap=st.booleans(),
     sliding=st.sampled_from(
         [None, None, SlidingPool(window=32, num_tokens=256), SlidingPool(window=64, num_tokens=400)]
-    ),
-    speculation=st.sampled_from(
-        [
-            None,
-            None,
-            Speculation(alloc_len=4, accept_len=1.0),
-            Speculation(alloc_len=4, accept_len=2.7),
-            Speculation(alloc_len=7, accept_len=7.0),
-        ]
     ),
 )
 
@@ -138,7 +147,7 @@ def test_a_pool_that_is_too_small_brings_retractions():
     assert roomy["num_retractions"] == 0
 
     tight = server(num_tokens=256, conservativeness=0.05)
-    assert tight.num_tokens < roomy["peak_used"]
+    assert tight.num_tokens < roomy["KV"]
     found = all_figures(tight, requests)["jumping"]
     assert found["num_retractions"] > 0
     assert found["first_retraction_ns"] > 0
