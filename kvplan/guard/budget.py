@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,7 @@ from kvplan.spec.server import Count, Fraction, Tokens
 
 Gib = Annotated[float, Meta(ge=0, le=1 << 20)]
 Mib = Annotated[float, Meta(ge=0, le=1 << 30)]
+Rows = Annotated[int, Meta(ge=1, le=10**9)]
 Percent = Annotated[str, Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
 
 
@@ -43,12 +44,36 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_occupancy: Fraction | None = None
 
 
+class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A workload to replay over counts: the file, how it is read, and what it does not record.
+
+    The scheduler's settings are those of the launch unless they are given here.
+    """
+
+    file: str
+    format: str | None = None
+    requests: Rows | None = None  # the first so many; None: all of them
+    max_new: Rows | Literal["exact", "context"] = "exact"
+    tpot_ms: Annotated[float, Meta(ge=0.000001, le=1e7)] = 20.0
+    prefill_tokens_per_s: Rows = 20_000
+    skip_bad_rows: bool = False
+    block_size: Rows | None = None
+    prefix_only: bool = False
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    request_rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    output_len: Annotated[int, Meta(ge=0, le=10**9)] | None = None
+    seed: int = 0
+    schedule_policy: Literal["fcfs", "lpm"] | None = None
+    schedule_conservativeness: Annotated[float, Meta(ge=0, le=1000)] | None = None
+    radix_eviction_policy: Literal["lru", "lfu", "fifo", "filo", "mru", "slru"] | None = None
+
+
 class Budget(PlanFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A launch, what it must hold, and how far its capacity may fall below the lock file's."""
 
     require: Requirements = Requirements()
     no_regress: Percent = "2%"
-    workload: str | None = None
+    workload: Traffic | str | None = None
     note: str | None = None
 
 
@@ -102,6 +127,12 @@ def check_requirements(entry: Entry) -> None:
             f"'{replayed[0]}' needs a workload",
             where=entry.where("require", replayed[0]),
             hint="add 'workload: FILE', a trace or a made-up one",
+        )
+    if entry.budget.workload is not None and not replayed:
+        raise InputError(
+            "a workload is given and nothing is required of it",
+            where=entry.where("workload"),
+            hint="add 'no_retractions: true' to 'require'",
         )
     if not require.starts and names:
         raise InputError(

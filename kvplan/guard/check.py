@@ -11,10 +11,10 @@ import msgspec
 from kvplan import planner
 from kvplan.errors import InputError, KvplanError
 from kvplan.guard.budget import Entry, read_budgets
-from kvplan.guard.plan_file import located, read_plan_file
+from kvplan.guard.plan_file import Asked, located, read_plan_file
 from kvplan.guard.requirements import Finding, findings
-from kvplan.guard.workload import replay_findings
 from kvplan.planner import Planned
+from kvplan.sizing.plan import NoStart
 
 BUDGET_SUFFIXES = frozenset({".yaml", ".yml"})
 Status = Literal["holds", "broken", "bad"]
@@ -86,7 +86,7 @@ def check_entry(entry: Entry) -> Checked:
         asked = read_plan_file(entry.budget, entry.document, entry.path)
         planned = planner.plan(asked.launch)
         found = findings(entry, asked.launch, planned.outcome)
-        found += replay_findings(entry, asked.launch, planned.outcome)
+        found += traffic_findings(entry, asked, planned)
     except KvplanError as error:
         refusal = located(error, entry.budget, entry.document, entry.path)
         return Checked(entry.title, refusal.where or where, refusal=refusal, entry=entry)
@@ -100,6 +100,15 @@ def check_entry(entry: Entry) -> Checked:
         launch=asked.launch,
         planned=planned,
     )
+
+
+def traffic_findings(entry: Entry, asked: Asked, planned: Planned) -> list[Finding]:
+    """What the budget's workload does to the plan; the replay is imported only where there is one."""
+    if entry.budget.workload is None or isinstance(planned.outcome, NoStart):
+        return []
+    from kvplan.guard.workload import replay_findings
+
+    return replay_findings(entry, asked.scheduling, planned.outcome)
 
 
 def exit_code(results: Sequence[Checked]) -> int:

@@ -53,6 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     launch: planner.Launch
     warnings: tuple[str, ...] = ()
+    scheduling: dict[str, Any] = {}  # arguments that decide a replay but no size
 
 
 def read_plan_file(
@@ -75,7 +76,9 @@ def read_plan_file(
         launch = planner.read_inputs(inputs, overrides, where=document.file)
     except KvplanError as error:
         raise located(error, file, document, path) from None
-    return Asked(launch, () if written is None else warnings_of(written))
+    if written is None:
+        return Asked(launch)
+    return Asked(launch, warnings_of(written), written.scheduling)
 
 
 def plan_inputs(file: PlanFile, folder: Path, written: Written | None = None) -> PlanInputs:
@@ -121,12 +124,17 @@ def written_launch(file: PlanFile, folder: Path) -> Written | None:
 
 def beside(folder: Path, name: str | None) -> str | None:
     """A path from the folder; the names of presets and HF ids stay as they are."""
-    if name is None or Path(name).is_absolute():
-        return name
+    if name is None:
+        return None
     is_path = Path(name).suffix in FILE_SUFFIXES or name.startswith(("./", "../"))
-    if folder != Path() and (is_path or ("/" in name and catalog.is_folder(folder / name))):
-        return f"{folder}/{name}"
+    if is_path or ("/" in name and catalog.is_folder(folder / name)):
+        return joined(folder, name)
     return name
+
+
+def joined(folder: Path, name: str) -> str:
+    """A path from the folder, as it is written: `./` keeps its meaning."""
+    return name if Path(name).is_absolute() or folder == Path() else f"{folder}/{name}"
 
 
 def warnings_of(written: Written) -> tuple[str, ...]:

@@ -2,16 +2,147 @@
 
 from __future__ import annotations
 
-from kvplan.errors import InputError
-from kvplan.guard.budget import Entry
-from kvplan.guard.requirements import Finding
-from kvplan.planner import Launch
-from kvplan.sizing.plan import NoStart, Plan
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvplan.errors import InputError, KvplanError
+from kvplan.guard.budget import Entry, Traffic
+from kvplan.guard.plan_file import joined
+from kvplan.guard.requirements import Finding, number
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.result import ReplayResult
+from kvplan.replay.run import ReplayOptions, replay
+from kvplan.replay.settings import Choices, read_choices
+from kvplan.replay.workloads.named import workload_path
+from kvplan.replay.workloads.options import ReadOptions
+from kvplan.replay.workloads.workload import open_workload
+from kvplan.sizing.plan import Plan
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
-def replay_findings(entry: Entry, launch: Launch, outcome: Plan | NoStart) -> list[Finding]:
-    """What the budget's workload does to the plan; empty where it has none."""
-    del launch
-    if entry.budget.workload is None or isinstance(outcome, NoStart):
-        return []
-    raise InputError("this version replays no workloads", where=entry.where("workload"))
+def replay_findings(entry: Entry, scheduling: Mapping[str, Any], plan: Plan) -> list[Finding]:
+    """What the budget's workload does to the plan.
+
+    KvplanError where the workload cannot be read or the plan's pools are not replayed.
+    """
+    workload = entry.budget.workload
+    assert workload is not None
+    if plan.max_running_requests < 1:
+        raise InputError("this launch runs no request at all", where=entry.where("workload"))
+    traffic = Traffic(file=workload) if isinstance(workload, str) else workload
+    try:
+        return traffic_findings(entry, replayed(entry, traffic, scheduling, plan))
+    except KvplanError as error:
+        where = error.where or entry.where("workload", "file")
+        raise type(error)(error.problem, where=where, hint=error.hint) from None
+
+
+def replayed(
+    entry: Entry, traffic: Traffic, scheduling: Mapping[str, Any], plan: Plan
+) -> ReplayResult:
+    """The traffic through the accounting engine on one DP rank of the plan."""
+    path = workload_path(traffic_path(entry, traffic.file))
+    options = ReadOptions(
+        skip_bad_rows=traffic.skip_bad_rows,
+        block_size=traffic.block_size,
+        prefix_only=traffic.prefix_only,
+        time_unit=traffic.time_unit,
+        request_rate=traffic.request_rate,
+        output_len=traffic.output_len,
+        seed=traffic.seed,
+    )
+    workload = open_workload(path, format=traffic.format, options=options)
+    assumptions = Assumptions(
+        max_new=traffic.max_new,
+        decode_ns=max(1, round(traffic.tpot_ms * NS_PER_MS)),
+        prefill_tokens_per_s=traffic.prefill_tokens_per_s,
+    )
+    choices = choices_of(traffic, scheduling)
+    return replay(
+        plan,
+        workload,
+        ReplayOptions(assumptions=assumptions, choices=choices, limit=traffic.requests),
+    )
+
+
+def choices_of(traffic: Traffic, scheduling: Mapping[str, Any]) -> Choices:
+    """The scheduler's settings: the traffic's own, else the launch's, else the engine's."""
+    engine = Choices()
+    return read_choices(
+        traffic.schedule_policy or scheduling.get("schedule_policy") or engine.schedule_policy,
+        first_given(
+            traffic.schedule_conservativeness,
+            scheduling.get("schedule_conservativeness"),
+            engine.conservativeness,
+        ),
+        traffic.radix_eviction_policy
+        or scheduling.get("radix_eviction_policy")
+        or engine.eviction_policy,
+    )
+
+
+def first_given(*values: float | None) -> float:
+    """The first value that is not None."""
+    return next(value for value in values if value is not None)
+
+
+def traffic_path(entry: Entry, name: str) -> str:
+    """A path from the budget's folder; shipped workloads go by a bare name."""
+    is_path = Path(name).suffix or "/" in name
+    return joined(Path(entry.document.file).parent, name) if is_path else name
+
+
+def traffic_findings(entry: Entry, result: ReplayResult) -> list[Finding]:
+    """The replay's figures against what is required of them."""
+    require = entry.budget.require
+    found = []
+    if require.no_retractions:
+        text = counted(result.num_retractions, "retraction", result.num_requests)
+        text += since(result.first_retraction_ns)
+        found.append(traffic_finding(entry, "no_retractions", text, result.num_retractions, 0))
+    if require.no_rejections:
+        text = counted(result.num_rejected, "rejection", result.num_requests)
+        text += "".join(f", {reason}" for reason in sorted(result.rejections))
+        found.append(traffic_finding(entry, "no_rejections", text, result.num_rejected, 0))
+    if require.max_occupancy is not None:
+        fullest = max(
+            (pool for pool in result.pools if pool.unit == "tokens"), key=lambda each: each.share
+        )
+        have, need = 100 * result.peak_occupancy, 100 * require.max_occupancy
+        text = f"occupancy of {fullest.name}: {number(have)}%, at most {number(need)}% allowed"
+        found.append(
+            traffic_finding(
+                entry, "max_occupancy", text, result.peak_occupancy, require.max_occupancy
+            )
+        )
+    return found
+
+
+def counted(events: int, what: str, requests: int) -> str:
+    """`38 retractions in 1,000 requests`."""
+    plural = "" if events == 1 else "s"
+    return f"{events or 'no'} {what}{plural} in {requests:,} requests"
+
+
+def since(first_ns: int | None) -> str:
+    """When in the replay the first one came."""
+    if first_ns is None:
+        return ""
+    minutes, seconds = divmod(first_ns // NS_PER_S, 60)
+    return f", the first at {minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+
+
+def traffic_finding(entry: Entry, name: str, text: str, have: float, need: float) -> Finding:
+    held = have <= need
+    return Finding(
+        requirement=name,
+        held=held,
+        text=text,
+        where=entry.where("require", name),
+        hint=None if held else "'kvplan trace' shows when and why",
+        have=have,
+        need=need,
+    )

@@ -68,7 +68,7 @@ SERVER: dict[str, list] = {
     "context_length": [1, 100, 4096, 32768, 10**6],
     "max_running_requests": [1, 7, 256, 10**6],
     "max_total_tokens": [1, 5000, 10**7],
-    "chunked_prefill_size": [-1, 1, 2048, 8192],
+    "chunked_prefill_size": [-1, 256, 2048, 8192],
     "kv_cache_dtype": ["auto", "fp8_e4m3", "fp8_e5m2", "mxfp8", "nvfp4", "fp4_mx_block16"],
     "disable_radix_cache": [True, False],
     "enable_hierarchical_cache": [True],
@@ -100,6 +100,21 @@ REQUIRE: dict[str, list] = {
 }
 
 
+TRAFFIC: list = [
+    "small.yaml",
+    "gone.csv",
+    {"file": "small.yaml", "max_new": "context", "tpot_ms": 1},
+    {"file": "small.yaml", "requests": 3, "schedule_policy": "lpm"},
+    {"file": "small.yaml", "format": "mooncake"},
+]
+SMALL = """
+requests: 20
+arrivals: {process: poisson, requests_per_s: 5.0}
+input: {distribution: uniform, min: 10, max: 2000}
+output: 100
+"""
+
+
 def invented(chance: random.Random) -> str:
     """A budget of fields that exist with values that might be meant."""
     budget = {name: chance.choice(values) for name, values in CHOICES.items()}
@@ -110,6 +125,9 @@ def invented(chance: random.Random) -> str:
     ):
         fields = chance.sample(list(table), chance.randint(0, most))
         budget[name] = {field: chance.choice(table[field]) for field in fields}
+    if chance.random() < 0.15:
+        budget["workload"] = chance.choice(TRAFFIC)
+        budget["require"]["no_retractions"] = True
     return json.dumps(budget)
 
 
@@ -126,6 +144,7 @@ def run_mutated(kvplan, tmp_path, rounds: int, seed: int) -> set[int]:
     """Exit codes of so many mutated files; every run says something and takes less than a second."""
     chance, texts = random.Random(seed), samples()
     (tmp_path / "serve.sh").write_text((REPOSITORY / FOLDERS[0] / "serve.sh").read_text())
+    (tmp_path / "small.yaml").write_text(SMALL)
     path, lock = tmp_path / "budget.yaml", tmp_path / "kvplan.lock.json"
     options: tuple[list, ...] = (
         [],
