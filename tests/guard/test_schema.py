@@ -22,7 +22,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "gpu": ("presets/gpus",),
     "parallel": ("presets/parallel",),
     "speculative": ("presets/speculative",),
-    "budget": ("presets/budgets", "tests/data/budgets"),
+    "budget": ("presets/budgets", "tests/data/budgets", "docs/examples/budgets"),
     "workload": ("presets/workloads",),
 }
 VALUES = [None, True, 0, -1, 1, 2.5, 10**15, "", "text", [], [1], ["x"], {}, {"a": 1}]
