@@ -117,7 +117,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     dtype: ModelDtype
     context_length: Count
     num_layers: LayerCount
-    kv_layers_per_layer: LayerCount = 1  # 2 for LongCat; the loop count of loop models
+    kv_layers_per_layer: LayerCount = 1  # allocated: 2 for LongCat, the loops of loop models
     hidden_size: Count
     num_attention_heads: Count
 

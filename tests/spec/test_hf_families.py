@@ -218,7 +218,8 @@ def test_linear_layers_and_their_state_on_two_ranks(architecture, keys, full, sh
 
     assert linear is not None
     assert linear.full_attention_layers == full
-    assert state_shapes(linear.state, 2) == shapes
+    found = state_shapes(linear.state, 2)
+    assert (found.conv, found.temporal) == shapes
 
 
 def test_a_hybrid_without_linear_layers_is_a_plain_model():
@@ -266,7 +267,38 @@ def test_two_attentions_in_a_layer_and_loops_multiply_kv():
     assert (longcat.num_layers, longcat.kv_layers_per_layer) == (28, 2)
     assert longcat.attention == Mla(kv_lora_rank=512, qk_rope_head_dim=64)
     assert read("NanbeigeForCausalLM").kv_layers_per_layer == 2
-    assert read("IQuestLoopCoderForCausalLM", loop_num=3).kv_layers_per_layer == 3
+    # the engine multiplies by the loops once for the layers and once more for the pool
+    assert read("IQuestLoopCoderForCausalLM", loop_num=3).kv_layers_per_layer == 9
+
+
+def test_longcat_is_known_by_its_class_whatever_the_config_leaves_out():
+    # the public config has no model_type, no dtype and no MTP count
+    config = {"architectures": ["LongcatFlashForCausalLM"], "num_layers": 28}
+
+    longcat = model_from_config(config, Origin(name="longcat"))
+
+    assert (longcat.num_layers, longcat.kv_layers_per_layer, longcat.mtp_layers) == (28, 2, 1)
+    assert (longcat.dtype, longcat.context_length) == ("bfloat16", 131072)
+    assert longcat.attention == Mla(kv_lora_rank=512, qk_rope_head_dim=128)
+
+
+def test_longcat_counts_two_attentions_and_two_dense_mlps_around_one_mixture():
+    weights = read(
+        "LongcatFlashForCausalLM",
+        "longcat_flash",
+        num_hidden_layers=...,
+        hidden_size=6144,
+        num_attention_heads=64,
+        kv_lora_rank=512,
+        q_lora_rank=1536,
+        qk_rope_head_dim=64,
+        vocab_size=131072,
+    ).weights
+
+    assert weights is not None
+    assert weights.num_params is not None
+    # published as 560 billion parameters
+    assert weights.num_params == pytest.approx(560e9, rel=0.01)
 
 
 def test_rope_free_latents_and_text_only_pixtral():

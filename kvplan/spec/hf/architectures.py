@@ -33,6 +33,7 @@ class Family(NamedTuple):
     num_layers: Callable[[Config], int] = Config.layers
     kv_layers_key: str | None = None  # names how often a layer holds KV
     kv_layers_default: int = 1
+    kv_layers_squared: bool = False  # the engine multiplies by the loops twice
 
 
 HEADS = Family()
@@ -109,7 +110,7 @@ ARCHITECTURES: dict[str, Family] = {
     **dict.fromkeys(PLAIN_MULTIMODAL.split(), HEADS),
     **dict.fromkeys(DRAFTS.split(), HEADS),
     "DeciLMForCausalLM": Family(attention=attention.nas_heads),
-    "IQuestLoopCoderForCausalLM": Family(kv_layers_key="loop_num"),
+    "IQuestLoopCoderForCausalLM": Family(kv_layers_key="loop_num", kv_layers_squared=True),
     "NanbeigeForCausalLM": Family(kv_layers_key="num_loops", kv_layers_default=2),
     # latent caches
     "DeepseekV2ForCausalLM": LATENT,
@@ -136,8 +137,10 @@ ARCHITECTURES: dict[str, Family] = {
     # full and sliding pools
     "BeamForCausalLM": Family(sliding=sliding.BEAM),
     "DiffusionGemmaForBlockDiffusion": GEMMA_4,
+    "Gemma4AssistantForCausalLM": Family(attention=attention.gemma4_heads),
     "Gemma4ForCausalLM": GEMMA_4,
     "Gemma4ForConditionalGeneration": GEMMA_4,
+    "Gemma4UnifiedAssistantForCausalLM": Family(attention=attention.gemma4_heads),
     "Gemma4UnifiedForConditionalGeneration": GEMMA_4,
     "GptOssForCausalLM": Family(sliding=sliding.GPT_OSS),
     "GraniteMoeSWAForCausalLM": Family(sliding=sliding.GRANITE_SWA),

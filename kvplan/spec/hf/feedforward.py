@@ -66,7 +66,7 @@ def feed_forward(
     size = expert_size(text, layer)
     latent = 2 * hidden * inner if inner != hidden else 0
     shared = matrices * hidden * shared_size(text, layer, size)
-    beside = matrices * hidden * dense_size(text, layer, hidden) if both(text) else 0
+    beside = num_beside(text) * matrices * hidden * dense_size(text, layer, hidden)
     return FeedForward(
         dense=shared + latent + beside,
         experts=experts * matrices * inner * size,
@@ -79,9 +79,14 @@ def num_experts(text: Config) -> int:
     return next((found for key in EXPERT_KEYS if (found := first(text, key))), 0)
 
 
-def both(text: Config) -> bool:
-    """Whether sparse layers keep a dense MLP beside the experts (Gemma-4)."""
-    return text.flag("enable_moe_block")
+def num_beside(text: Config) -> int:
+    """Dense MLPs that a sparse layer keeps beside its experts: one in Gemma-4, two in LongCat."""
+    return 2 if is_twin(text) else int(text.flag("enable_moe_block"))
+
+
+def is_twin(text: Config) -> bool:
+    """Whether a layer has two attentions and two dense MLPs around one mixture (LongCat)."""
+    return text.text("model_type") == "longcat_flash"
 
 
 def is_sparse(text: Config, layer: int, num_layers: int) -> bool:
@@ -157,7 +162,10 @@ def adjusted(text: Config, size: int) -> int:
 
 def expert_size(text: Config, layer: int) -> int:
     """Width of one routed expert."""
-    return first(text, "moe_intermediate_size", layer) or first(text, "intermediate_size", layer)
+    for key in ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"):
+        if named := first(text, key, layer):
+            return named
+    return 0
 
 
 def shared_size(text: Config, layer: int, expert: int) -> int:

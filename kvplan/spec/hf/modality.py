@@ -21,6 +21,11 @@ TEXT_ONLY_BY_DEFAULT = frozenset(
     }
 )
 DEFAULT_TOWER = Vision(num_layers=24, hidden_size=1024)
+# classes that are known by their architecture, whatever model_type the config names
+TYPES_BY_ARCHITECTURE = dict.fromkeys(
+    ("LongcatCausalLM", "LongcatFlashForCausalLM", "LongcatFlashNgramForCausalLM"),
+    "longcat_flash",
+)
 
 
 class Parts(NamedTuple):
@@ -36,7 +41,7 @@ class Parts(NamedTuple):
 
 def parts(top: Config, architecture: str) -> Parts:
     """Find the text part and read it through its class."""
-    own_type = top.text("model_type")
+    own_type = TYPES_BY_ARCHITECTURE.get(architecture) or top.text("model_type")
     if architecture.startswith("Llava") and architecture.endswith("ForCausalLM"):
         whole = top.as_class(text_class(own_type))
         return Parts(whole, whole)

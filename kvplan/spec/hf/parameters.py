@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.spec.hf.config import MAX_LAYERS, Config
-from kvplan.spec.hf.feedforward import FeedForward, feed_forward, nas_block
+from kvplan.spec.hf.feedforward import FeedForward, feed_forward, is_twin, nas_block
 from kvplan.spec.hf.mamba import nemotron_pattern
 from kvplan.spec.hf.modality import Parts
 from kvplan.spec.hf.projections import Projections, attention, mixer
 from kvplan.spec.model import ModelSpec
 
 BLOCK_DRAFTS = ("DFlash", "DSpark", "Qwen3DSpark", "LingDSpark", "MiniMaxDFlash")
-DENSE_MTP = frozenset({"ernie4_5_moe", "step3p5"})  # MTP layers without experts
+DENSE_MTP = frozenset({"ernie4_5_moe", "longcat_flash", "step3p5"})  # MTP layers without experts
 TOWER_LAYERS = ("num_hidden_layers", "depth", "layers", "vt_num_hidden_layers")
 TOWER_WIDTHS = ("hidden_size", "embed_dim", "width", "vt_hidden_size")
 
@@ -63,6 +63,8 @@ def one_layer(text: Config, model: ModelSpec, layer: int) -> tuple[Projections, 
     full = linear is None or layer in linear.full_attention_layers
     if kind == "attention" or (kind is None and full and not skips):
         mix = attention(text, model, layer)
+    if is_twin(text):
+        mix = Projections(2 * mix.sharded, 2 * mix.replicated)
     if linear is not None and layer in linear.layers:
         extra = mixer(text, model, linear)
         mix = Projections(mix.sharded + extra.sharded, mix.replicated + extra.replicated)
@@ -122,6 +124,8 @@ def mtp_parameters(
     """MTP layers like the last one, with the joint of embedding and hidden state; their experts."""
     count = min(model.mtp_layers or text.whole("mtp_num_hidden_layers") or 0, model.num_layers)
     mix, rest = last
+    if is_twin(text):
+        mix = attention(text, model, 0)
     if text.text("model_type") in DENSE_MTP:
         rest = feed_forward(text, model.hidden_size, 0, model.num_layers, dense=True)
     joint = 2 * model.hidden_size**2

@@ -122,6 +122,7 @@ def read_parts(found: Parts, architecture: str, family: Family, origin: Origin) 
 
 
 def kv_layers_per_layer(text: Config, family: Family) -> int:
-    """How often a layer holds KV: loops, or two attentions in a layer."""
+    """How often the engine allocates a layer's KV: loops, or two attentions in a layer."""
     named = text.whole(family.kv_layers_key) if family.kv_layers_key else None
-    return family.kv_layers_default if named is None else max(1, named)
+    times = family.kv_layers_default if named is None else max(1, named)
+    return times**2 if family.kv_layers_squared else times
