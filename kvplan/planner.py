@@ -10,7 +10,7 @@ import msgspec
 from kvplan import catalog
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
-from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
+from kvplan.sizing.drafts import BLOCK_DRAFTS, PRICED_LIKE_EAGLE
 from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, estimate_memory
 from kvplan.sizing.plan import NoStart, Plan, plan_launch
 from kvplan.sizing.resolve.resolve import resolve
@@ -148,7 +148,7 @@ def plan(launch: Launch) -> Planned:
         launch.model,
         launch.draft,
         resolved.widths,
-        loads_draft=algorithm in EAGLE_LIKE | BLOCK_DRAFTS,
+        loads_draft=algorithm in PRICED_LIKE_EAGLE | BLOCK_DRAFTS,
     )
     outcome = plan_launch(launch.model, launch.gpu, resolved, estimate.memory, launch.draft)
     return Planned(outcome, estimate)

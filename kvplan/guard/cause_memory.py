@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvplan.guard.cause_case import READ_AGAIN_GIB, Case
 from kvplan.guard.log_rows import Row
 from kvplan.sizing.diagnosis import smallest
-from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
+from kvplan.sizing.drafts import BLOCK_DRAFTS, PRICED_LIKE_EAGLE
 from kvplan.units import GIB
 
 SAME_CELL = 1e-3
@@ -61,7 +61,7 @@ def unknown_draft(case: Case, row: Row) -> str | None:
 def draft_came_later(case: Case, row: Row) -> str | None:
     """The reading after the weights may miss the draft's."""
     algorithm = case.sizing.resolved.speculation.algorithm
-    loads = algorithm in EAGLE_LIKE | BLOCK_DRAFTS
+    loads = algorithm in PRICED_LIKE_EAGLE | BLOCK_DRAFTS
     logged = case.log.get("avail_after_load_gib", draft=True)
     missing = case.missing_gib(row)
     if not loads or logged is not None or missing <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvplan.sizing import layout
-from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
+from kvplan.sizing.drafts import BLOCK_DRAFTS, PRICED_LIKE_EAGLE
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
 from kvplan.sizing.stage import Stage
@@ -141,7 +141,7 @@ def draft_terms(stage: Stage, target: tuple[CellTerm, ...]) -> tuple[CellTerm, .
     if algorithm in BLOCK_DRAFTS:
         return block_draft_terms(stage)
     layers, drafts = stage.num_kv_layers, stage.draft_layers
-    if algorithm not in EAGLE_LIKE or drafts is None or not drafts.total or not layers:
+    if algorithm not in PRICED_LIKE_EAGLE or drafts is None or not drafts.total or not layers:
         return ()
     if stage.model.indexer is not None:
         return dsa_draft_terms(stage, target[0].num_bytes, drafts.total)

@@ -7,6 +7,8 @@ import msgspec
 from kvplan.spec.model import ModelSpec
 
 EAGLE_LIKE = frozenset({"EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE"})
+# budgeted like those, though these drafts read the target's KV and own a pool of 64 tokens
+PRICED_LIKE_EAGLE = EAGLE_LIKE | {"FROZEN_KV_MTP"}
 BLOCK_DRAFTS = frozenset({"DFLASH", "DSPARK"})
 
 
@@ -57,7 +59,7 @@ def draft_layers(
     """Layers that the draft adds to a token; None where the algorithm or the model adds none."""
     if algorithm in BLOCK_DRAFTS:
         return None if draft is None else DraftLayers(total=draft.num_layers)
-    if algorithm not in EAGLE_LIKE:
+    if algorithm not in PRICED_LIKE_EAGLE:
         return None
     layers = mtp_head(target) if draft is None else own_checkpoint(draft)
     return layers if layers and layers.total else None

@@ -7,7 +7,7 @@ import msgspec
 from kvplan.sizing import layout
 from kvplan.sizing.capacities import TwoPools
 from kvplan.sizing.cell import Cell, CellTerm, block_draft_bytes
-from kvplan.sizing.drafts import EAGLE_LIKE, DraftLayers
+from kvplan.sizing.drafts import PRICED_LIKE_EAGLE, DraftLayers
 from kvplan.sizing.reserves import alloc_len_per_decode, old_alloc_len_per_decode
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
@@ -95,7 +95,7 @@ def side_bytes(heads: int, dims: int, resolved: Resolved) -> int:
 def eagle_drafts(stage: Stage) -> DraftLayers:
     """Draft layers of EAGLE and its kin, which share the target's geometry."""
     drafts = stage.draft_layers
-    if drafts is None or stage.resolved.speculation.algorithm not in EAGLE_LIKE:
+    if drafts is None or stage.resolved.speculation.algorithm not in PRICED_LIKE_EAGLE:
         return DraftLayers(total=0)
     return drafts
 

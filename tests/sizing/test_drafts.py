@@ -33,7 +33,7 @@ SLIDING = {
 TARGET = spec()
 
 
-@pytest.mark.parametrize("algorithm", [None, "NGRAM", "FROZEN_KV_MTP"])
+@pytest.mark.parametrize("algorithm", [None, "NGRAM", "UNO"])
 def test_these_algorithms_add_no_draft_layers(algorithm):
     assert draft_layers(TARGET, spec(), algorithm) is None
 
@@ -53,6 +53,12 @@ def test_these_algorithms_add_no_draft_layers(algorithm):
 )
 def test_a_draft_checkpoint_brings_its_mtp_layers_or_all_of_them(draft, layers):
     assert draft_layers(TARGET, draft, "EAGLE3") == layers
+
+
+def test_a_draft_that_reads_the_target_s_kv_is_priced_all_the_same():
+    assistant = spec(architectures=["Gemma4AssistantForCausalLM"], num_hidden_layers=4)
+
+    assert draft_layers(TARGET, assistant, "FROZEN_KV_MTP") == DraftLayers(4)
 
 
 def test_a_target_without_a_draft_uses_its_own_mtp_layers():

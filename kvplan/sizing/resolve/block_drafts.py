@@ -88,6 +88,8 @@ def uno(setting: Setting, algorithm: str) -> Numbers:
     """UNO drafts with the target itself: one rank, fa3, a chain or a tree that fits its width."""
     launch, layout, args = setting.launch, setting.layout, setting.launch.args
     del algorithm
+    if launch.family == "hip":
+        raise CombinationError("UNO serves NVIDIA cards only")
     if launch.draft is not None or args.speculative_draft_model_path is not None:
         raise CombinationError("UNO drafts with the target and takes no draft model")
     if args.uno_lora_path is None:
@@ -102,6 +104,11 @@ def uno(setting: Setting, algorithm: str) -> Numbers:
         steps = check_uno_tree(width, topk, args.speculative_num_steps)
     if layout.tp * layout.pp * layout.attn_dp * layout.attn_cp != 1:
         raise CombinationError("UNO runs on one rank", hint="set tp_size and pp_size 1")
+    if launch.model.linear is not None and args.max_running_requests is None:
+        raise CombinationError(
+            "UNO on a model with recurrent state needs max_running_requests",
+            hint="its snapshots are sized by it",
+        )
     if setting.backends.pair != ("fa3", "fa3"):
         raise CombinationError(
             f"UNO runs on fa3, not {' and '.join(map(str, setting.backends.pair))}"

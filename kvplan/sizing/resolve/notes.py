@@ -31,13 +31,23 @@ def not_modelled(launch: Launch) -> tuple[str, ...]:
 
 
 def warnings(launch: Launch, backends: Backends) -> tuple[str, ...]:
-    """Backends that the engine refuses when it builds them, after it has sized the pools."""
-    found = []
+    """What the engine refuses once it builds models and backends, which no sizing sees."""
+    found = list(class_problems(launch))
     for backend in sorted({name for name in backends.pair if name is not None}):
         problem = backend_problem(launch, backend)
         if problem is not None:
             found.append(f"the engine will not start {backend}: {problem}")
     return tuple(found)
+
+
+def class_problems(launch: Launch) -> tuple[str, ...]:
+    """What the engine will not do with this model class."""
+    stages = launch.args.pp_size or 1
+    if stages == 1 and launch.model.linear is None:
+        return ()
+    from kvplan.sizing.resolve import served
+
+    return served.class_problems(launch.model.architecture, stages)
 
 
 def backend_problem(launch: Launch, backend: str) -> str | None:

@@ -7,7 +7,17 @@ import pytest
 from kvplan.errors import CombinationError
 from kvplan.sizing.resolve.resolve import resolve
 from kvplan.spec.server import server_args
-from tests.sizing.resolve.launches import A100, B200, H100, compressed, dense, hybrid, kimi, latent
+from tests.sizing.resolve.launches import (
+    A100,
+    B200,
+    H100,
+    MI300X,
+    compressed,
+    dense,
+    hybrid,
+    kimi,
+    latent,
+)
 
 DRAFT = dense("DFlashDraftModel", num_layers=5, block_size=16)
 SPARK = dense("DSparkDraftModel", num_layers=5, block_size=7)
@@ -196,6 +206,14 @@ def test_adaptive_speculation_sizes_for_its_longest_chain():
         (asked("UNO", tokens=4, uno_lora_path="/l"), dense(), A100, None, "fa3"),
         (asked("UNO", tokens=4, uno_lora_path="/l", tp_size=2), dense(), H100, None, "one rank"),
         (asked("UNO", 1, 4, 9, uno_lora_path="/l"), dense(), H100, None, "1 steps of 4"),
+        (asked("UNO", tokens=4, uno_lora_path="/l"), dense(), MI300X, None, "NVIDIA"),
+        (
+            asked("UNO", tokens=4, uno_lora_path="/l"),
+            hybrid(),
+            H100,
+            None,
+            "recurrent state needs max_running_requests",
+        ),
         (asked("EAGLE", attention_backend="flex_attention"), dense(), H100, None, "flex_attention"),
     ],
 )
