@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,32 @@ def write_json(report: Any) -> None:
 
 
 def write_file(path: Path, text: str, *, suffixes: Sequence[str]) -> None:
-    """Write a whole file or nothing: a half-written one never shows under its name."""
+    """Write a text file of one of these forms."""
+    check_output(path, suffixes)
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def check_output(path: Path, suffixes: Sequence[str]) -> None:
+    """Refuse, before any work, a file that could not be written after it."""
     if path.suffix not in suffixes:
         raise InputError(
             f"no form is written for '{path.name}'", hint=f"use a name in {' or '.join(suffixes)}"
         )
     if not path.parent.is_dir():
         raise InputError(f"the folder '{path.parent}' does not exist")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to fill that takes its name when it is whole: a half-written one never shows under it."""
     partial = path.with_name(f".{path.name}.part")
     try:
-        partial.write_text(text, encoding="utf-8")
+        yield partial
         partial.replace(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write: {reason}", where=str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
 

@@ -48,6 +48,10 @@ class PoolError(KvplanError):
     """Misuse of a pool or allocator: double free, padding slot, lengths that go back."""
 
 
+class WorkerError(KvplanError):
+    """A worker process died, or the cluster that was asked for cannot be reached or used."""
+
+
 class DeviceError(KvplanError):
     """The asked device is absent or out of memory."""
 
