@@ -18,7 +18,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def schema(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="File kind; without one they are listed."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="File kind; without one they are listed.",
+            autocompletion=lambda: list(KINDS),
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="List the kinds as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Write a .json file.")] = None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvplan.guard.changes import Change, Comparison, Difference, compare, differing, relative
-from kvplan.guard.figures import KINDS, Figures
+from kvplan.guard.figures import KINDS, Figures, shown
 from kvplan.guard.record import Record, ResolvedValue
 from kvplan.guard.words import count, percent
 
@@ -75,10 +75,21 @@ def verdict(comparison: Comparison) -> str:
     if not before.starts:
         return f"starts with {count(tokens)} tokens of KV; before it did not: {before.problem}"
     if tokens == before.figures["tokens"]:
-        rest = "nothing else moves" if not comparison.figures else "other figures move"
-        return f"{count(tokens)} tokens of KV in both; {rest}"
+        return f"{count(tokens)} tokens of KV in both; {first_move(comparison)}"
     change = percent(before.figures["tokens"], tokens)
     return f"{count(before.figures['tokens'])} → {count(tokens)} tokens of KV ({change})"
+
+
+def first_move(comparison: Comparison) -> str:
+    """The figure that moves most, where the tokens stay."""
+    if not comparison.figures:
+        return "no figure moves"
+    most = comparison.figures[0]
+    before, after = most.before or 0, most.after or 0
+    return (
+        f"{KINDS[most.name].title} {shown(most.name, before)} → {shown(most.name, after)}"
+        f" ({percent(before, after)})"
+    )
 
 
 def side(record: Record) -> dict[str, Any]:

@@ -129,6 +129,32 @@ def test_the_hooks_run_commands_that_exist(kvplan):
         assert not pattern.search("serving/deploy.yaml")
 
 
+@pytest.mark.parametrize(
+    ("words", "position", "offered"),
+    [
+        ("kvplan ch", 1, ["check"]),
+        ("kvplan check --format ", 3, ["text", "json", "junit", "github", "sarif", "md"]),
+        ("kvplan schema bud", 2, ["budget"]),
+    ],
+)
+def test_the_shell_completes(words, position, offered):
+    completion = {
+        "_KVPLAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(position),
+    }
+    code = "import sys; from kvplan.commands.app import main; sys.exit(main([]))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, **completion},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.split() == offered
+
+
 @pytest.mark.parametrize("name", ["action.yml", ".pre-commit-hooks.yaml"])
 def test_the_files_are_plain_yaml(name):
     """Without the spellings on which YAML readers disagree."""

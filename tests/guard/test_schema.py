@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
@@ -169,6 +170,15 @@ def test_an_unknown_kind_is_refused_with_the_nearest(kvplan):
 
     assert (code, out) == (2, "")
     assert "did you mean 'budget'?" in err
+
+
+def test_budgets_in_the_documentation_fit_the_schema():
+    page = (REPOSITORY / "docs/check.md").read_text("utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    assert len(blocks) >= 3
+    for block in blocks:
+        validator("budget").validate(yamlfile.parse(block, "docs/check.md").data)
 
 
 def test_other_yaml_readers_read_the_same():
