@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
     "log": ("log", "Compare a server's start-up log with the plan of its launch."),
     "trace": ("trace", "Replay a workload through the pools: peaks, shortages, invariants."),
+    "fit": ("fit", "Find the value of an argument that gives so many tokens or requests."),
     "presets": ("presets", "Shipped presets: list, show, import a config.json, validate files."),
     "check": ("check", "Hold launches against their budgets, in CI: tokens, requests, memory."),
     "diff": ("diff", "Compare two plans: what changed, why, and how much."),
