@@ -68,7 +68,8 @@ def read_inputs(
         presets |= catalog.load_parallel(inputs.parallel)
     if inputs.speculative is not None:
         presets |= catalog.load_speculative(inputs.speculative)
-    draft_name = inputs.draft or presets.pop("draft", None)
+    preset_draft = presets.pop("draft", None)
+    draft_name = inputs.draft or preset_draft
     model = catalog.load_model(inputs.model)
     draft = catalog.load_model(draft_name) if draft_name else None
     gpu = catalog.load_gpu(inputs.gpu)
