@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError, did_you_mean
 
+REFERENCE = "#/$defs/"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -30,6 +32,7 @@ KINDS: dict[str, FileKind] = {
         "a launch with what it must hold, or several",
     ),
     "workload": FileKind(("kvplan.replay.workloads.synthetic:Synthetic",), "a made-up workload"),
+    "sweep": FileKind(("kvplan.search.sweep_spec:SweepSpec",), "a grid of launches"),
     "lock": FileKind(("kvplan.guard.lock:LockFile",), "recorded plans"),
 }
 
@@ -41,15 +44,39 @@ def schema(kind: str) -> dict[str, Any]:
     if kind not in KINDS:
         raise InputError(f"no file kind is named '{kind}'", hint=did_you_mean(kind, KINDS))
     found = KINDS[kind]
-    roots, parts = msgspec.json.schema_components([loaded(each) for each in found.types])
+    types = [loaded(each) for each in found.types]
+    roots, parts = msgspec.json.schema_components(types, ref_template=REFERENCE + "{name}")
     root = roots[0] if len(roots) == 1 else {"anyOf": list(roots)}
-    return {
+    made = {
         "$schema": DIALECT,
         "title": f"kvplan {kind}",
         "description": f"{found.title[0].upper()}{found.title[1:]}.",
         **root,
         "$defs": parts,
     }
+    return renamed(made, short_names(parts))
+
+
+def short_names(parts: Iterable[str]) -> dict[str, str]:
+    """Numbered names for types that are named after their parameters: those are long and Python's own."""
+    generic = [name for name in parts if "_" in name]
+    return {name: f"{name.partition('_')[0]}{number}" for number, name in enumerate(generic, 1)}
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """A schema with its parts under other names, where they are defined and where they are used."""
+    if isinstance(value, list):
+        return [renamed(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {names.get(key, key): renamed(each, names) for key, each in value.items()}
+    reference = made.get("$ref")
+    if isinstance(reference, str):
+        part = reference.removeprefix(REFERENCE)
+        made["$ref"] = REFERENCE + names.get(part, part)
+    if "[" in str(made.get("title")):
+        del made["title"]
+    return made
 
 
 def loaded(place: str) -> Any:

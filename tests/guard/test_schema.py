@@ -37,6 +37,7 @@ def files() -> list[tuple[str, Path]]:
         for folder in folders
         for path in sorted((REPOSITORY / folder).glob("*.y*ml"))
     ]
+    found += [("sweep", path) for path in sorted((REPOSITORY / "tests/data/sweeps").glob("*.yaml"))]
     synthetic = sorted((REPOSITORY / "tests/data/workloads").glob("synthetic*.yaml"))
     return found + [("workload", path) for path in synthetic]
 
@@ -63,17 +64,26 @@ def test_every_schema_is_one(kind):
     jsonschema.Draft202012Validator.check_schema(made)
     assert made["$schema"] == DIALECT
     assert made["description"]
+    assert all(name.isidentifier() and len(name) < 30 for name in made["$defs"])
 
 
 def test_every_yaml_file_fits_its_schema():
-    validators = {kind: validator(kind) for kind in FOLDERS}
+    validators = {kind: validator(kind) for kind in KINDS}
     checked = 0
     for kind, path in files():
         validators[kind].validate(yamlfile.load(path).data)
         checked += 1
 
     assert checked >= 200
-    assert {kind for kind, _ in files()} >= {"model", "gpu", "parallel", "speculative", "budget"}
+    assert {kind for kind, _ in files()} >= {
+        "model",
+        "gpu",
+        "parallel",
+        "speculative",
+        "budget",
+        "workload",
+        "sweep",
+    }
 
 
 def test_no_yaml_file_is_left_without_a_schema():
