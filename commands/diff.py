@@ -22,7 +22,7 @@ def diff(
         str,
         typer.Argument(
             metavar="A",
-            help="MODEL@GPU[,KEY=VALUE...], a plan or budget file, a lock file, a launch file, or engine settings.",
+            help="MODEL@GPU[,KEY=VALUE...], a plan, budget, lock or launch file, a start-up log, or engine settings.",
         ),
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="What to compare with it.")],

@@ -47,14 +47,15 @@ def schema(kind: str) -> dict[str, Any]:
     types = [loaded(each) for each in found.types]
     roots, parts = msgspec.json.schema_components(types, ref_template=REFERENCE + "{name}")
     root = roots[0] if len(roots) == 1 else {"anyOf": list(roots)}
-    made = {
+    made: dict[str, Any] = {
         "$schema": DIALECT,
         "title": f"kvplan {kind}",
         "description": f"{found.title[0].upper()}{found.title[1:]}.",
         **root,
         "$defs": parts,
     }
-    return renamed(made, short_names(parts))
+    shortened: dict[str, Any] = renamed(made, short_names(parts))
+    return shortened
 
 
 def short_names(parts: Iterable[str]) -> dict[str, str]:

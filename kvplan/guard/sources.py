@@ -17,10 +17,12 @@ from kvplan.guard.record import Record, record
 from kvplan.guard.size_report import reported
 from kvplan.jsonfile import parse_json
 from kvplan.overrides import Override, parse_override
+from kvplan.planner import server_args
 from kvplan.spec.server import ServerArgs
 from kvplan.yamlfile import read_text
 
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+LOG_SUFFIXES = frozenset({".log", ".out", ".txt"})
 CHANGES = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 # fields by which a YAML file is known for a model or a plan; the engine's own configs have 'model'
 MODEL_FIELDS = frozenset({"architecture", "num_layers", "hidden_size"})
@@ -72,6 +74,8 @@ def read_source(text: str, common: Common) -> Record | Plans:
         return json_source(named, path, common)
     if path.suffix in YAML_SUFFIXES:
         return yaml_source(named, path, common)
+    if path.suffix in LOG_SUFFIXES:
+        return log_source(named, path, common)
     return planned(named, launch_file(named), common)
 
 
@@ -145,6 +149,24 @@ def several(named: Named, document: Document, common: Common) -> Record | Plans:
         name: planned(named, budgets[name], common, document, ("budgets", name)) for name in wanted
     }
     return chosen(named, plans)
+
+
+def log_source(named: Named, path: Path, common: Common) -> Record:
+    """The launch that a start-up log prints, with the memory that it measured."""
+    from kvplan.guard.log_launch import log_launch, nearest_card
+    from kvplan.guard.log_memory import measured_memory
+    from kvplan.guard.server_log import read_log
+
+    log = read_log(path)
+    launch, measured = log_launch(log), measured_memory(log)
+    card = nearest_card(measured.before.gib) if measured.before is not None else None
+    file = PlanFile(
+        model=launch.model,
+        draft=launch.draft,
+        server=server_args(launch.server, named.text),
+        memory=measured.inputs(),
+    )
+    return planned(named, file, Common(common.model, common.gpu or card))
 
 
 def launch_file(named: Named) -> PlanFile:

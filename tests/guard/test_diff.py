@@ -8,6 +8,7 @@ import pytest
 
 from kvplan.guard.record import Record
 from kvplan.guard.sources import Common, parse_source, read_source
+from tests.conftest import REPOSITORY
 
 LLAMA = "llama-3.1-8b@h100"
 MEASURED = "memory.free_before_gib=78.5,memory.free_after_gib=63.5"
@@ -202,6 +203,19 @@ def test_a_size_report_is_compared_by_its_outcome(diff, kvplan, tmp_path):
     assert saved["inputs"] == []
     assert saved["figures"] == live["figures"]
     assert saved["resolved"] == live["resolved"]
+
+
+def test_a_log_is_the_launch_that_it_prints_with_its_measured_memory(diff, kvplan):
+    log = str(REPOSITORY / "docs/examples/server.log")
+    logged = json.loads(kvplan("log", log, "--json")[1])
+    predicted = {each["figure"]: each["predicted"] for each in logged["rows"]}
+
+    code, report = diff(log, f"{log}@h100,mem_fraction_static=0.8")
+
+    (tokens,) = (each for each in report["figures"] if each["name"] == "tokens")
+    assert code == 0
+    assert tokens["before"] == predicted["max_total_num_tokens"] == 859_424
+    assert [each["name"] for each in report["inputs"]] == ["mem_fraction_static"]
 
 
 def test_two_locks_list_the_plans_that_moved(kvplan, tmp_path, monkeypatch):
