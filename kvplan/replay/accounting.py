@@ -28,7 +28,10 @@ class CountingScheduler(Scheduler):
         num_steps = step.steps_within(next_end - 1 - step.generated)
         if not self._closed():
             num_steps = min(num_steps, at_most)
-        return self._affordable(min(num_steps, self.store.quiet_steps(running.sequences)))
+        # whoever gives slots back does so as a step is launched, before its tokens
+        num_tokens = self.store.quiet_tokens(running.sequences)
+        num_steps = min(num_steps, step.steps_within(num_tokens) + 1 if num_tokens >= 0 else 0)
+        return self._affordable(num_steps)
 
     def jump(self, num_steps: int) -> None:
         """Take so many quiet steps at once."""

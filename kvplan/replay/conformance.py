@@ -9,11 +9,12 @@ from typing import Any
 from kvplan.replay.intake import clip_max_new
 from kvplan.replay.keys import TokenKey
 from kvplan.replay.memory import KvMemory
+from kvplan.replay.open_store import open_store
 from kvplan.replay.prefix_cache import Lock, PrefixCache, Slots, path
 from kvplan.replay.scheduler import Decode, Prefill, Scheduler, Step
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server, SlidingPool
-from kvplan.replay.sliding_store import SlidingStore, open_store
+from kvplan.replay.sliding_store import SlidingStore
 from kvplan.replay.store import KvStore
 
 

@@ -110,6 +110,26 @@ class CountedSlidingMemory(CountedMemory):
         self._free_sliding_pages -= num_pages
 
 
+class CountedStateMemory(CountedMemory):
+    """Free pages, rows and state slots."""
+
+    def __init__(self, num_tokens: int, page_size: int, num_rows: int, num_states: int) -> None:
+        super().__init__(num_tokens, page_size, num_rows)
+        self._free_states = num_states
+
+    def available_states(self) -> int:
+        return self._free_states
+
+    def alloc_state(self) -> Slots | None:
+        if not self._free_states:
+            return None
+        self._free_states -= 1
+        return range(1)
+
+    def free_states(self, slots: Slots) -> None:
+        self._free_states += len(slots)
+
+
 def shortage(num_pages: int, num_free: int) -> ReplayViolation:
     """The engine would stop here."""
     return ReplayViolation(
@@ -120,8 +140,9 @@ def shortage(num_pages: int, num_free: int) -> ReplayViolation:
 
 def count_memory(server: Server) -> KvMemory:
     """The counts that a launch needs."""
-    if server.sliding is None:
-        return CountedMemory(server.num_tokens, server.page_size, server.num_rows)
-    return CountedSlidingMemory(
-        server.num_tokens, server.sliding.num_tokens, server.page_size, server.num_rows
-    )
+    tokens, page, rows = server.num_tokens, server.page_size, server.num_rows
+    if server.sliding is not None:
+        return CountedSlidingMemory(tokens, server.sliding.num_tokens, page, rows)
+    if server.states is not None:
+        return CountedStateMemory(tokens, page, rows, server.states.num_slots)
+    return CountedMemory(tokens, page, rows)

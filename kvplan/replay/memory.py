@@ -49,6 +49,19 @@ class KvMemory(Protocol):
         """Frees inside take effect together at the end."""
 
 
+class StateMemory(KvMemory, Protocol):
+    """Memory with slots of recurrent state beside the KV."""
+
+    def available_states(self) -> int:
+        """State slots that are free."""
+
+    def alloc_state(self) -> Slots | None:
+        """One state slot, or None."""
+
+    def free_states(self, slots: Slots) -> None:
+        """Give state slots back."""
+
+
 class SlidingMemory(KvMemory, Protocol):
     """Memory in which each full slot has a sliding slot beside it until it leaves the window."""
 

@@ -18,7 +18,7 @@ class Node:
     """The positions `start .. stop` of a key, cached behind those of its parents.
 
     Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
-    slots beside them any more.
+    slots beside them any more. Beside recurrent state `state` is the one after the last position.
     """
 
     __slots__ = (
@@ -34,6 +34,9 @@ class Node:
         "sliding_time",
         "slots",
         "start",
+        "state",
+        "state_locks",
+        "state_time",
         "stop",
     )
 
@@ -51,6 +54,9 @@ class Node:
         self.has_sliding = False
         self.sliding_locks = 0
         self.sliding_time = 0
+        self.state: Slots | None = None
+        self.state_locks = 0
+        self.state_time = 0
 
     def __len__(self) -> int:
         return self.stop - self.start

@@ -12,11 +12,11 @@ from kvplan.replay.intake import clip_max_new, refusal
 from kvplan.replay.keys import key_of
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.meter import Meter
+from kvplan.replay.open_store import open_store
 from kvplan.replay.requests import Request
 from kvplan.replay.scheduler import Prefill, Scheduler, Step
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
-from kvplan.replay.sliding_store import open_store
 from kvplan.replay.store import ENDLESS
 from kvplan.units import ceil_div, floor_page
 

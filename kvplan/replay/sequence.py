@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kvplan.replay.keys import Key
 from kvplan.replay.lockstep import Lockstep
-from kvplan.replay.prefix_cache import Lock, Node
+from kvplan.replay.prefix_cache import Lock, Node, Slots
 from kvplan.units import ceil_page
 
 
@@ -15,8 +15,9 @@ class Sequence:
 
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
-    path down to `lock.node` it keeps. `node` is where its latest match ended. `row` and `filled`
-    are its memory's: its line, and how many positions of it have slots.
+    path down to `lock.node` it keeps. `node` is where its latest match ended, `states` its slots of
+    recurrent state. `row` and `filled` are its memory's: its line, and how many positions of it
+    have slots.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Sequence:
         "row",
         "session",
         "sliding_start",
+        "states",
         "stop",
         "target",
     )
@@ -65,6 +67,7 @@ class Sequence:
         self.holds_row = False
         self.row = 0
         self.filled = 0
+        self.states: list[Slots] = []
         self.end_tick = -1
         self.finished = False
         self.retracted = False

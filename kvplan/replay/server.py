@@ -18,6 +18,24 @@ class SlidingPool(msgspec.Struct, frozen=True, kw_only=True):
     num_tokens: int
 
 
+class StatePool(msgspec.Struct, frozen=True, kw_only=True):
+    """Slots of recurrent state, and where states are kept for the prefix cache.
+
+    A prompt's state is kept at multiples of `grid` tokens from where a part began, a decoding
+    request's at multiples of `interval`; without tracking slots wherever it stands.
+    """
+
+    num_slots: int
+    tracking_slots: int = 0
+    grid: int = 1
+    interval: int = 1
+
+    @property
+    def slots_per_request(self) -> int:
+        """Its own state and the tracking slots."""
+        return 1 + self.tracking_slots
+
+
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """Drafting: slots that one step may take of a request, and tokens that it is assumed to bring.
 
@@ -61,10 +79,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     conservativeness: float = 1.0
     overlap: bool = True
     sliding: SlidingPool | None = None
+    states: StatePool | None = None
     speculation: Speculation | None = None
     mixed_chunk: bool = False
 
     def __post_init__(self) -> None:
+        if self.sliding is not None and self.states is not None:
+            raise InputError(
+                "a sliding pool beside recurrent states is not modelled",
+                hint="'kvplan size' says what both hold",
+            )
         if self.mixed_chunk and self.speculation is not None:
             raise InputError(
                 "mixed chunks together with speculation are not modelled",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from kvplan.replay.memory import KvMemory, SlidingMemory
+from kvplan.replay.memory import SlidingMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
@@ -55,10 +53,10 @@ class SlidingStore(KvStore):
         # two sides evict in turns: only steps that evict nothing can be taken together
         return self.memory.available() // self.page_size - num_running
 
-    def quiet_steps(self, sequences: list[Sequence]) -> int:
-        behind = self._window + DECODE_INTERVAL + 1
+    def quiet_tokens(self, sequences: list[Sequence]) -> int:
+        behind = self._window + DECODE_INTERVAL
         return min(
-            [max(0, seq.sliding_start + behind - seq.seq_len) for seq in sequences], default=ENDLESS
+            [each.sliding_start + behind - each.seq_len for each in sequences], default=ENDLESS
         )
 
     def reclaim(self, num_tokens: int) -> bool:
@@ -127,10 +125,3 @@ class SlidingStore(KvStore):
             self.memory.free_full(self.memory.row_slots(sequence, start, live))
         if live < stop:
             self.memory.free(self.memory.row_slots(sequence, live, stop))
-
-
-def open_store(server: Server, memory: KvMemory) -> KvStore:
-    """The store that a launch needs over its memory."""
-    if server.sliding is None:
-        return KvStore(server, memory)
-    return SlidingStore(server, server.sliding, cast(SlidingMemory, memory))

@@ -34,8 +34,8 @@ class KvStore:
         """Pages that decode steps may take together as they would one after the other."""
         return self.reachable() // self.page_size
 
-    def quiet_steps(self, sequences: list[Sequence]) -> int:  # noqa: ARG002
-        """Decode steps of these requests in which none gives slots back."""
+    def quiet_tokens(self, sequences: list[Sequence]) -> int:  # noqa: ARG002
+        """Tokens that these requests may grow before one of them gives slots back."""
         return ENDLESS
 
     def reclaim(self, num_tokens: int) -> bool:

@@ -13,7 +13,7 @@ from kvplan.replay.gauges import Gauges
 from kvplan.replay.pools.build import build_memory
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import BlockIds, Request
-from kvplan.replay.server import Server, SlidingPool, Speculation
+from kvplan.replay.server import Server, SlidingPool, Speculation, StatePool
 
 STEP_NS = 20_000_000
 
@@ -54,6 +54,8 @@ def figures(server, requests, memory, *, jumps, **assumed):
     assert store.available() == meter["capacity"] - store.cache.evictable
     assert store.cache.protected == 0
     assert memory.free_rows() == server.num_rows
+    if server.states is not None:
+        assert store.reachable_states() == server.states.num_slots
     del meter["_scheduler"]
     peaks = {use.name: use.peak for use in gauges.uses()}
     return {**meter, **peaks, "evicted": store.cache.evicted, "now_ns": replay.now_ns}
@@ -82,8 +84,8 @@ KINDS = st.sampled_from(  # mixed chunks and speculation exclude each other
 )
 
 
-def server_of_kind(kind, **change):
-    return server(**kind, **change)
+def server_of_kind(kind, beside, **change):
+    return server(**kind, **beside, **change)
 
 
 WORKLOADS = st.lists(
@@ -108,8 +110,14 @@ SERVERS = st.builds(
     schedule_policy=st.sampled_from(["fcfs", "lpm"]),
     conservativeness=st.sampled_from([0.05, 0.3, 1.0]),
     overlap=st.booleans(),
-    sliding=st.sampled_from(
-        [None, None, SlidingPool(window=32, num_tokens=256), SlidingPool(window=64, num_tokens=400)]
+    beside=st.sampled_from(
+        [
+            {},
+            {"sliding": SlidingPool(window=32, num_tokens=256)},
+            {"sliding": SlidingPool(window=64, num_tokens=400)},
+            {"states": StatePool(num_slots=36)},
+            {"states": StatePool(num_slots=80, tracking_slots=2, grid=16, interval=32)},
+        ]
     ),
 )
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import torch
+
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
+from kvplan.allocators.slots import StateSlotAllocator
 from kvplan.allocators.token import TokenAllocator
+from kvplan.pools.build import Pools
+from kvplan.pools.compressed import CompressedPool
 from kvplan.pools.rows import RequestRows
+from kvplan.pools.sliding import SwaPool
 from kvplan.pools.storage import Storage
 from kvplan.replay.pools.memory import PoolMemory
 from kvplan.replay.pools.sliding import SlidingPoolMemory
+from kvplan.replay.pools.states import StatePoolMemory
 from kvplan.replay.server import Server
 from kvplan.units import floor_page
 
@@ -19,13 +26,36 @@ def build_memory(
 ) -> PoolMemory:
     """Memory without KV buffers: the slots are real, nothing is written to them."""
     rows = RequestRows(server.num_rows, server.row_width, storage=storage)
-    page, device = server.page_size, storage.device
+    return memory_over(server, rows, storage.device, backend)
+
+
+def plan_memory(
+    server: Server, pools: Pools, backend: Backend | str = Backend.REFERENCE
+) -> PoolMemory:
+    """Memory over the pools of a plan; those with a window learn the allocator's mapping."""
+    memory = memory_over(server, pools.rows, pools.kv.storage.device, backend)
+    if isinstance(memory.allocator, SlidingAllocator):
+        assert isinstance(pools.kv, SwaPool | CompressedPool)
+        pools.kv.register_mapping(memory.allocator.full_to_swa)
+    return memory
+
+
+def memory_over(
+    server: Server, rows: RequestRows, device: torch.device, backend: Backend | str
+) -> PoolMemory:
+    """The allocator of a launch beside its rows."""
+    page = server.page_size
     size = floor_page(server.num_tokens, page)
     if server.sliding is not None:
         size_swa = floor_page(server.sliding.num_tokens, page)
-        return SlidingPoolMemory(
-            SlidingAllocator(size, size_swa, page, device=device, backend=backend), rows
-        )
-    if page == 1:
-        return PoolMemory(TokenAllocator(size, device=device), rows)
-    return PoolMemory(PagedAllocator(size, page, device=device, backend=backend), rows)
+        both = SlidingAllocator(size, size_swa, page, device=device, backend=backend)
+        return SlidingPoolMemory(both, rows)
+    allocator = (
+        TokenAllocator(size, device=device)
+        if page == 1
+        else PagedAllocator(size, page, device=device, backend=backend)
+    )
+    if server.states is not None:
+        states = StateSlotAllocator(server.states.num_slots, device=device)
+        return StatePoolMemory(allocator, rows, states)
+    return PoolMemory(allocator, rows)

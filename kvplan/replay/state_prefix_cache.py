@@ -1,0 +1,111 @@
+"""The prefix cache beside recurrent state: a prefix can be used where its state is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kvplan.replay.eviction import EvictionQueue
+from kvplan.replay.keys import Key
+from kvplan.replay.memory import StateMemory
+from kvplan.replay.prefix_cache import Lock, Match, Node, PrefixCache, Slots, path
+from kvplan.units import floor_page
+
+
+class Kept(NamedTuple):
+    """Where an insert ended, and whether the cache took the state that came with it."""
+
+    node: Node
+    took_state: bool
+
+
+class StatePrefixCache(PrefixCache):
+    """Nodes hold a state for their end, or none. A match ends at a node with one.
+
+    A lock covers the path's KV, and the state of its last node. States are evicted least recent
+    first: inner nodes keep their KV, leaves go whole.
+    """
+
+    def __init__(self, page_size: int, memory: StateMemory, policy: str = "lru") -> None:
+        super().__init__(page_size, memory.free, policy)
+        self.evictable_states = 0
+        self._free_state: Callable[[Slots], None] = memory.free_states
+        self._states: EvictionQueue[Node] = EvictionQueue(lambda node: (0, node.state_time))
+
+    def match(self, key: Key, limit: int) -> Match:
+        best = last = self.root
+        for node in self._walk(key, floor_page(limit, self.page_size)):
+            if node.state is not None:
+                best = node
+            last = node
+        for node in path(best):
+            self._touch(node)
+        self._touch_state(best)
+        return Match(best.stop, best, last.stop)
+
+    def keep(
+        self, key: Key, slots: Slots, state: Slots, owned_from: int = 0, counted_to: int = 0
+    ) -> Kept:
+        """`insert`, with the state after the last of these tokens, unless there is one already."""
+        node = self.insert(key, slots, owned_from, counted_to).node
+        if node is self.root or node.state is not None:
+            self._touch_state(node)
+            return Kept(node, took_state=False)
+        node.state = state
+        if not node.state_locks:
+            self.evictable_states += 1
+            self._states.put(node)
+        self._touch_state(node)
+        return Kept(node, took_state=True)
+
+    def lock(self, node: Node) -> Lock:
+        if not node.state_locks and node.state is not None:
+            self.evictable_states -= 1
+            self._states.drop(node)
+        node.state_locks += 1
+        return super().lock(node)
+
+    def unlock(self, lock: Lock) -> None:
+        node = lock.node
+        node.state_locks -= 1
+        if not node.state_locks and node.state is not None:
+            self.evictable_states += 1
+            self._states.put(node)
+        super().unlock(lock)
+
+    def evict(self, num_tokens: int) -> int:
+        evicted = 0
+        while evicted < num_tokens and (node := self._leaves.pop()) is not None:
+            evicted += len(node)
+            self._drop_leaf(node)
+        return evicted
+
+    def evict_states(self, num_states: int) -> None:
+        """Release unlocked states until so many came back, as far as there are any."""
+        wanted = self.evictable_states - num_states
+        while self.evictable_states > max(wanted, 0):
+            node = self._states.pop()
+            assert node is not None, "evictable states are queued"
+            if node in self._leaves:
+                self._leaves.drop(node)
+                self._drop_leaf(node)
+            else:
+                self._drop_state(node)
+
+    def _drop_leaf(self, node: Node) -> None:
+        self._remove(node)
+        self._release(node.slots)
+        if node.state is not None:
+            self._states.drop(node)
+            self._drop_state(node)
+
+    def _drop_state(self, node: Node) -> None:
+        self._free_state(node.state)
+        node.state = None
+        self.evictable_states -= 1
+
+    def _touch_state(self, node: Node) -> None:
+        self._clock += 1
+        node.state_time = self._clock
+        if node in self._states:
+            self._states.put(node)
