@@ -136,3 +136,12 @@ def test_planning_loads_nothing_heavy():
     )
 
     assert done.stderr.strip() == "[]"
+
+
+def test_flags_that_no_plan_follows_are_noted(kvplan):
+    argv = ("size", "llama-3.1-8b", "--gpu", "h100", "--device", "cuda")
+    code, out, _ = kvplan(*argv, "--json-model-override-args", '{"a": 1}')
+
+    assert code == 0
+    assert "'json_model_override_args' may change sizes" in out
+    assert "'device'" not in out
