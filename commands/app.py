@@ -14,9 +14,11 @@ from kvplan.errors import KvplanError
 # command -> (module beside this one, one line of help); imported only when it runs
 COMMANDS: dict[str, tuple[str, str]] = {
     "size": ("size", "Derive the plan of a launch: tokens, requests, where every GiB goes."),
+    "inspect": ("inspect", "Pools: layout, a token's bytes, a recorded state's map; build them."),
     "log": ("log", "Compare a server's start-up log with the plan of its launch."),
     "trace": ("trace", "Replay a workload through the pools: peaks, shortages, invariants."),
     "fit": ("fit", "Find the value of an argument that gives so many tokens or requests."),
+    "sweep": ("sweep", "Plan a grid of launches: table, files, and the Pareto front."),
     "presets": ("presets", "Shipped presets: list, show, import a config.json, validate files."),
     "check": ("check", "Hold launches against their budgets, in CI: tokens, requests, memory."),
     "diff": ("diff", "Compare two plans: what changed, why, and how much."),

@@ -26,7 +26,7 @@ RATIOS = {"c4": 4, "c128": 128}
 class Spot(NamedTuple):
     """A token's numbers. `slot` counts over all decode-context ranks; None: not there, or not known.
 
-    row and position are those of the request that was asked for, or of the only one that has it.
+    rid, row and position are of the request that was asked for, or of the only one that has it.
     """
 
     slot: int
@@ -34,6 +34,7 @@ class Spot(NamedTuple):
     row: int | None = None
     position: int | None = None
     state_slot: int | None = None
+    rid: str | None = None
 
 
 class Place(NamedTuple):
@@ -84,7 +85,14 @@ def slot_spot(recorded: Recorded, slot: int) -> Spot:
 
 
 def held_spot(state: RecordedState, request: HeldRow, slot: int, position: int) -> Spot:
-    return Spot(slot, sliding_slot_of(state, slot), request.row, position, request.state_slot)
+    return Spot(
+        slot=slot,
+        sliding_slot=sliding_slot_of(state, slot),
+        row=request.row,
+        position=position,
+        state_slot=request.state_slot,
+        rid=request.rid,
+    )
 
 
 def sliding_slot_of(state: RecordedState, slot: int) -> int | None:

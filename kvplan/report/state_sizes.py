@@ -1,0 +1,76 @@
+"""The sizes of a recorded state as a plan has them, and whether a state is of a plan."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.errors import InputError
+from kvplan.report.state import Recorded
+from kvplan.sizing.plan import Plan
+from kvplan.sizing.state_tensors import physical_slots
+from kvplan.units import floor_page
+
+
+class StateSizes(NamedTuple):
+    """Sizes that every state of a launch has, over all decode-context ranks; 0 for no such pool."""
+
+    page_size: int
+    rows: int
+    row_width: int
+    tokens: int
+    sliding_tokens: int
+    state_slots: int
+
+
+WORDS = {
+    "page_size": "tokens a page",
+    "rows": "rows",
+    "row_width": "positions a row",
+    "tokens": "tokens of KV",
+    "sliding_tokens": "sliding tokens",
+    "state_slots": "state slots",
+}
+
+
+def plan_sizes(plan: Plan) -> StateSizes:
+    """The sizes of any state of this plan, the least of all stages where they differ."""
+    page_size = plan.reserves.alloc_page_size
+    two = [stage.pool.sliding or stage.pool.compressed for stage in plan.stages]
+    sliding = [each.sliding_tokens for each in two if each is not None and each.sliding_tokens]
+    slots = [
+        physical_slots(plan, stage) for stage in plan.stages if stage.pool.budget.state is not None
+    ]
+    return StateSizes(
+        page_size=page_size,
+        rows=plan.rows,
+        row_width=plan.reserves.row_width,
+        tokens=floor_page(plan.tokens * plan.resolved.widths.attn_dcp, page_size),
+        sliding_tokens=min(sliding, default=0),
+        state_slots=min(slots, default=0),
+    )
+
+
+def recorded_sizes(recorded: Recorded) -> StateSizes:
+    """The same sizes as a state has them."""
+    state = recorded.state
+    return StateSizes(
+        page_size=state.page_size,
+        rows=state.rows,
+        row_width=state.row_width,
+        tokens=state.kv.tokens,
+        sliding_tokens=state.sliding.tokens if state.sliding else 0,
+        state_slots=state.state.slots if state.state else 0,
+    )
+
+
+def check_state_of(plan: Plan, recorded: Recorded) -> None:
+    """InputError where a state is not one of this plan: its addresses would be wrong."""
+    planned, found = plan_sizes(plan), recorded_sizes(recorded)
+    for name, size in planned._asdict().items():
+        has = getattr(found, name)
+        if has != size:
+            raise InputError(
+                f"the state has {has:,} {WORDS[name]}, the plan {size:,}",
+                where=recorded.where,
+                hint="name the launch that was recorded, or no MODEL at all to take the state's own",
+            )

@@ -1,0 +1,261 @@
+"""`kvplan inspect` through the real entry point: layout, addresses, states, pools built for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from tests.conftest import REPOSITORY
+
+Run = Callable[..., tuple[int, str, str]]
+STATES = REPOSITORY / "tests" / "data" / "states"
+PAGED, SLIDING, HYBRID = (str(STATES / f"{name}.json") for name in ("paged", "sliding", "hybrid"))
+LLAMA = ("llama-3.1-8b", "--gpu", "h100")
+TINY = ("--max-total-tokens", "512", "--context-length", "1024", "--max-running-requests", "4")
+
+
+@pytest.fixture
+def answer(kvplan: Run) -> Callable[..., dict[str, Any]]:
+    """The JSON of one command line that exits 0."""
+
+    def ask(*argv: str) -> dict[str, Any]:
+        code, out, err = kvplan("inspect", *argv, "--json")
+        assert code == 0, err
+        report: dict[str, Any] = json.loads(out)
+        return report
+
+    return ask
+
+
+def places(report: dict[str, Any], buffer: str) -> dict[int, tuple[int, int]]:
+    """Offset and length in a buffer, by layer."""
+    return {
+        place["layer"]: (place["offset_bytes"], place["bytes"])
+        for stage in report["address"]["stages"]
+        for place in stage["places"]
+        if f"{place['pool']}.{place['buffer']}" == buffer
+    }
+
+
+def test_the_layout_has_the_ledgers_bytes(kvplan: Run, answer):
+    sized = json.loads(kvplan("size", *LLAMA, "--json")[1])
+    ledger = {entry["name"]: entry["bytes"] for entry in sized["ledger"]["entries"]}
+
+    report = answer(*LLAMA)
+    totals = {each["name"]: each["bytes"] for each in report["layout"][0]["totals"]}
+
+    assert report["schema"] == "kvplan.inspect/1"
+    assert totals == {name: ledger[name] for name in totals}
+    assert totals["KV"] == sum(
+        each["bytes"] for each in report["layout"][0]["tensors"] if each["pool"] == "kv"
+    )
+
+
+def test_a_token_is_found_in_every_layer(answer):
+    """Position 800 of chat-7 is the 33rd of its own slots, 1472 on: 1504 x 8 heads x 128 x 2 B."""
+    report = answer("--state", PAGED, "--request", "chat-7", "--position", "800")
+    address = report["address"]
+
+    assert (address["row"], address["slot"], address["page"]) == (3, 1504, 94)
+    assert places(report, "kv.k") == dict.fromkeys(range(32), (1504 * 8 * 128 * 2, 2048))
+    assert places(report, "kv.v") == places(report, "kv.k")
+    assert places(report, "rows.req_to_token") == {None: ((3 * 2052 + 800) * 4, 4)}
+
+
+def test_a_slot_is_found_in_every_row(answer):
+    report = answer("--state", PAGED, "--slot", "300")
+
+    assert report["address"]["class"] == "shared"
+    assert report["address"]["holders"] == [
+        {"rid": "chat-7", "row": 3, "position": 284},
+        {"rid": "chat-9", "row": 2, "position": 284},
+    ]
+
+
+def test_both_sides_of_a_token_are_found(answer):
+    """Slot 916 maps to 144 + (916 - 864); gpt-oss keeps 8 heads of 64 on either side."""
+    report = answer("--state", SLIDING, "--request", "agent-1", "--position", "900")
+
+    assert report["address"]["sliding_slot"] == 196
+    assert set(places(report, "full.k")) == set(range(1, 24, 2))
+    assert set(places(report, "full.k").values()) == {(916 * 8 * 64 * 2, 1024)}
+    assert places(report, "sliding.v") == dict.fromkeys(range(0, 24, 2), (196 * 1024, 1024))
+
+
+def test_a_token_that_left_the_window_has_no_sliding_bytes(answer):
+    report = answer("--state", SLIDING, "--request", "agent-1", "--position", "100")
+
+    assert report["address"]["left_window"]
+    assert places(report, "sliding.k") == {}
+    assert places(report, "full.k")[1] == (116 * 1024, 1024)
+
+
+def test_the_state_of_a_token_is_found_in_every_linear_layer(answer):
+    """State slot 3 of 25 rows: 8 heads of 128 x 128 float32 a layer and rank."""
+    report = answer("--state", HYBRID, "--request", "doc-1", "--position", "0")
+    slot = 8 * 128 * 128 * 4
+    linear = [layer for layer in range(48) if layer % 4 != 3]
+
+    assert places(report, "state.temporal") == {
+        layer: ((index * 25 + 3) * slot, slot) for index, layer in enumerate(linear)
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "buffer", "region"),
+    [
+        (("deepseek-v3", "--gpu", "h200", "--tp", "8"), "kv.latent", (100 * 1152, 1152)),
+        (
+            ("deepseek-v3.2", "--gpu", "h200", "--tp", "8", "--kv-cache-dtype", "bf16"),
+            "kv.index_key",
+            (8448 + 64 * 128 + 36 * 4, 4),  # page 1: 64 keys of 128, then their scales
+        ),
+        (
+            ("qwen3-8b", "--gpu", "b200", "--kv-cache-dtype", "mxfp8", "--page-size", "128"),
+            "kv.k_scale",
+            ((100 % 32 * 4 + 3) * 4, 8 * 4),
+        ),
+    ],
+)
+def test_a_slot_of_a_plan_is_found_by_hand(answer, flags, buffer, region):
+    assert set(places(answer(*flags, "--slot", "100"), buffer).values()) == {region}
+
+
+def test_a_state_is_shown_as_a_map(kvplan: Run):
+    code, out, _ = kvplan("inspect", "--state", PAGED)
+
+    assert code == 0
+    assert out.splitlines()[0] == "kv 98 of 256 pages held"
+    assert "         64 ,,,,,,,,,,,,,,,,..oooooooooo#######.##.####################....." in out
+    assert "  free: 158 in 4 runs, the longest 134 (fragmentation 15.2%)" in out
+
+
+def test_a_state_is_drawn(kvplan: Run, tmp_path: Path):
+    picture = tmp_path / "map.svg"
+
+    assert kvplan("inspect", "--state", HYBRID, "--output", str(picture), "--quiet")[0] == 0
+    assert ElementTree.fromstring(picture.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def changed(tmp_path: Path, **fields: Any) -> str:
+    """The paged state with other fields."""
+    data = json.loads(Path(PAGED).read_text()) | fields
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps(data))
+    return str(file)
+
+
+def test_lost_pages_are_an_answer_that_says_no(kvplan: Run, tmp_path: Path):
+    file = changed(tmp_path, kv={"tokens": 4096, "free_pages": [[123, 134]]})
+
+    code, out, _ = kvplan("inspect", "--state", file)
+
+    assert code == 1
+    assert out.startswith("24 pages are lost, nobody's and not free · kv 98 of 256")
+    assert "! lost 24" in out
+
+
+def test_a_state_without_a_launch_still_says_where(kvplan: Run, tmp_path: Path):
+    file = changed(tmp_path, launch=None)
+
+    code, out, _ = kvplan("inspect", "--state", file, "--request", "chat-7", "--position", "800")
+
+    assert code == 0
+    assert out.startswith("'chat-7' · row 3, position 800 · slot 1,504 · page 94 + 0")
+    assert "warning: the state names no launch: name MODEL and --gpu too" in out
+
+
+def test_every_stage_is_shown(answer):
+    stages = ("llama-3.1-70b", "--gpu", "h100", "--tp", "4", "--pp-size", "2")
+
+    report = answer(*stages, "--all-ranks", "--slot", "77")
+    second = answer(*stages, "--pp-rank", "1")
+
+    assert [each["layers"] for each in report["layout"]] == [[0, 40], [40, 80]]
+    assert sorted(places(report, "kv.k")) == list(range(80))
+    assert [each["pp_rank"] for each in second["layout"]] == [1]
+
+
+def test_pools_are_built_and_compared(kvplan: Run, answer):
+    on_meta = answer(*LLAMA, "--allocate", "--device", "meta")["allocation"][0]
+    small = answer(*LLAMA, *TINY, "--allocate", "--device", "cpu", "--kv-scale")["allocation"][0]
+    code, out, _ = kvplan("inspect", "qwen3-0.6b", "--gpu", "t4", *TINY, "--allocate", "--quiet")
+
+    assert on_meta["as_planned"]
+    assert on_meta["built_bytes"] == on_meta["planned_bytes"] > 50 << 30
+    assert small["built_bytes"] == small["planned_bytes"] < 1 << 20
+    assert (code, out.partition(" of ")[0]) == (0, "as planned: every tensor")
+
+
+def test_a_launch_that_does_not_start_has_no_pools(kvplan: Run):
+    code, out, _ = kvplan("inspect", "llama-3.1-70b", "--gpu", "h100")
+
+    assert code == 1
+    assert out.startswith("does not start: ")
+
+
+REFUSALS = [
+    (("--state", PAGED, "--request", "chat7", "--position", "0"), "did you mean 'chat-7'?"),
+    (("--state", PAGED, "--request", "chat-7", "--position", "875"), "positions are 0 to 874"),
+    (("--state", PAGED, "--slot", "4112"), "slots are 0 to 4111"),
+    (("--state", PAGED, "--request", "chat-7"), "--request needs --position"),
+    (("--state", PAGED, "--position", "7"), "--position needs --request"),
+    ((*LLAMA, "--request", "a", "--position", "1"), "--request needs --state"),
+    (("--state", PAGED, "--slot", "1", "--request", "a"), "exclude each other"),
+    ((*LLAMA, "--kv-scale"), "--kv-scale needs --allocate"),
+    ((*LLAMA, "--device", "cpu"), "--device needs --allocate"),
+    ((*LLAMA, "--output", "map.svg"), "a picture needs --state"),
+    ((*LLAMA, "--output", "map.png"), "no form is written for 'map.png'"),
+    ((*LLAMA, "--pp-rank", "1"), "the plan has stage 0 alone"),
+    ((*LLAMA, "--pp-rank", "0", "--all-ranks"), "exclude each other"),
+    ((*LLAMA, "--slot", "99999999"), "there is no slot 99999999"),
+    ((*LLAMA, "--state", PAGED), "the state has 16 tokens a page, the plan 1"),
+    (("qwen3-8b", "--gpu", "h100", "--page-size", "16", "--state", PAGED), "rows, the plan"),
+    (("--gpu", "h100", "--state", PAGED), "no model is named"),
+    (("--state", "nowhere.json"), "nowhere.json: cannot read"),
+    ((*LLAMA, "--allocate", "--device", "tpu"), "unknown device 'tpu'"),
+    ((*LLAMA, "--allocate", "--device", "cpu"), "GiB free, the pools take"),
+    ((), "no model is named"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), REFUSALS)
+def test_what_cannot_be_looked_at_is_refused(kvplan: Run, argv: tuple[str, ...], words: str):
+    code, out, err = kvplan("inspect", *argv)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert words in err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_that_is_not_there_is_refused(kvplan: Run):
+    code, _, err = kvplan("inspect", *LLAMA, "--allocate", "--device", "cuda")
+
+    assert code == 2
+    assert "CUDA was asked for and there is none here" in err
+
+
+@pytest.mark.parametrize("argv", [LLAMA, ("--state", PAGED, "--slot", "300")])
+def test_nothing_heavy_is_imported_to_look(argv: tuple[str, ...]):
+    code = (
+        "import sys; from kvplan.commands.app import main; main(sys.argv[1:]);"
+        "print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, "inspect", *argv, "--quiet"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
