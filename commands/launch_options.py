@@ -142,7 +142,7 @@ def read_launch_options(options: LaunchOptions) -> Asked:
     return Asked(
         launch,
         (*written.ignored, *direct.ignored),
-        (*written.warnings, *unmodelled_notes(written, direct)),
+        (*written.warnings, *direct.warnings, *unmodelled_notes(written, direct)),
     )
 
 
