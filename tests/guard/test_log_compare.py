@@ -13,9 +13,10 @@ from kvplan.guard.causes import CERTAIN, ESTIMATED, LIKELY, REMARKS, UNKNOWN
 from kvplan.guard.log_compare import Comparison, compare
 from kvplan.guard.log_memory import measured_memory
 from kvplan.guard.server_log import parse_log
-from kvplan.planner import plan
+from kvplan.planner import PlanInputs, plan, read_inputs
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.tensors import stage_tensors
 from kvplan.units import GIB
 from tests.conftest import REPOSITORY
 from tests.guard.log_cases import ALL_CASES, CAUSES, REFUSED, figures_of
@@ -213,6 +214,32 @@ def test_readings_are_the_least_of_the_ranks_before_the_pools():
 )
 def test_memory_counts_as_measured_where_both_readings_make_sense(text, complete):
     assert measured_memory(parse_log(text, "server.log")).complete == complete
+
+
+def test_a_pool_that_is_logged_in_parts_is_compared_as_a_whole():
+    launch = read_inputs(
+        PlanInputs(
+            model="minimax-m3-nvfp4", gpu="b200", server={"tp_size": 8, "max_total_tokens": 64_000}
+        )
+    )
+    made = plan(launch).outcome
+    assert isinstance(made, Plan)
+    sizes = {
+        (tensor.pool, tensor.name): tensor.num_bytes / GIB
+        for tensor in stage_tensors(made, made.stages[0])
+    }
+    lines = [
+        f"MiniMax {pool} KV Cache is allocated. dtype: torch.bfloat16, #tokens: {made.tokens}, "
+        f"K size: {sizes[pool, k]:.2f} GB, V size: {sizes.get((pool, v), 0.0):.2f} GB"
+        for pool, k, v in (("kv", "k", "v"), ("index", "index_k", "index_v"))
+    ]
+    log = parse_log("\n".join(lines), "server.log")
+    comparison = compare(log, launch, plan(launch), measured_memory(log))
+    rows = {row.name: row for row in comparison.rows}
+
+    assert rows["k_gib"].observed > sizes["kv", "k"]
+    assert rows["k_gib"].within
+    assert rows["v_gib"].within
 
 
 def test_every_cause_is_documented():
