@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kvplan.replay.scheduler import Decode, Scheduler
+from kvplan.replay.batch import Decode
+from kvplan.replay.scheduler import Scheduler
 
 
 class CountingScheduler(Scheduler):

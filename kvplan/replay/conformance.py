@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from kvplan.replay.batch import Decode, Prefill, Step
 from kvplan.replay.intake import clip_max_new
 from kvplan.replay.keys import TokenKey
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.open_store import open_store
 from kvplan.replay.prefix_cache import Lock, PrefixCache, Slots, path
-from kvplan.replay.scheduler import Decode, Prefill, Scheduler, Step
+from kvplan.replay.scheduler import Scheduler
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_store import SlidingStore

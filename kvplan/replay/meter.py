@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
-from kvplan.replay.scheduler import Prefill, Scheduler, Step
+from kvplan.replay.batch import Prefill, Step
+from kvplan.replay.scheduler import Scheduler
 from kvplan.units import ceil_page
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.batch import Prefill, Step
 from kvplan.replay.feed import Feed
 from kvplan.replay.intake import clip_max_new, refusal
 from kvplan.replay.keys import key_of
@@ -14,7 +15,7 @@ from kvplan.replay.memory import KvMemory
 from kvplan.replay.meter import Meter
 from kvplan.replay.open_store import open_store
 from kvplan.replay.requests import Request
-from kvplan.replay.scheduler import Prefill, Scheduler, Step
+from kvplan.replay.scheduler import Scheduler
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.store import ENDLESS

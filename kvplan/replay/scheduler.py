@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from kvplan.replay.batch import Batch, Decode, Prefill, Step
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
 from kvplan.replay.lockstep import Lockstep
-from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
 from kvplan.replay.retraction import retract
 from kvplan.replay.running import Running
-from kvplan.replay.sequence import Part, Sequence
+from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.sliding_budget import SlidingBudget
 from kvplan.replay.sliding_store import SlidingStore
 from kvplan.replay.store import KvStore
 from kvplan.replay.waiting import WaitingQueue
-
-
-class Decode(NamedTuple):
-    """A launched batch in which each request grows by one token."""
-
-    sequences: list[Sequence]
-    out_cache_loc: Slots | None
-
-
-class Prefill(NamedTuple):
-    """A launched batch that computes parts of prompts; with mixed chunks others decode in it."""
-
-    parts: list[Part]
-    out_cache_loc: Slots | None
-    mixed: Decode | None = None
-
-
-Batch = Prefill | Decode
-
-
-class Step(NamedTuple):
-    """What one turn of the loop did. Idle: `batch` is None."""
-
-    batch: Batch | None
-    retracted: list[Sequence]
-    aborted: list[Sequence]
-    finished: list[Sequence]
 
 
 class Scheduler:

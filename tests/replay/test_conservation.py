@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.batch import Decode, Prefill
 from kvplan.replay.counted import count_memory
 from kvplan.replay.replay import Replay
-from kvplan.replay.scheduler import Decode, Prefill
 from kvplan.units import ceil_page, floor_page
 from tests.replay.test_replay import SERVERS, WORKLOADS
 

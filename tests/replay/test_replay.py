@@ -14,6 +14,7 @@ from kvplan.replay.pools.build import build_memory
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import BlockIds, Request
 from kvplan.replay.server import Server, SlidingPool, Speculation, StatePool
+from kvplan.replay.state_store import StateStore
 
 STEP_NS = 20_000_000
 
@@ -54,8 +55,8 @@ def figures(server, requests, memory, *, jumps, **assumed):
     assert store.available() == meter["capacity"] - store.cache.evictable
     assert store.cache.protected == 0
     assert memory.free_rows() == server.num_rows
-    if server.states is not None:
-        assert store.reachable_states() == server.states.num_slots
+    if isinstance(store, StateStore):
+        assert store.reachable_states() == store.pool.num_slots
     del meter["_scheduler"]
     peaks = {use.name: use.peak for use in gauges.uses()}
     return {**meter, **peaks, "evicted": store.cache.evicted, "now_ns": replay.now_ns}

@@ -1,0 +1,35 @@
+"""What a step of the scheduling loop launches, and what came of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.replay.prefix_cache import Slots
+from kvplan.replay.sequence import Part, Sequence
+
+
+class Decode(NamedTuple):
+    """A launched batch in which each request grows by one token."""
+
+    sequences: list[Sequence]
+    out_cache_loc: Slots | None
+
+
+class Prefill(NamedTuple):
+    """A launched batch that computes parts of prompts; with mixed chunks others decode in it."""
+
+    parts: list[Part]
+    out_cache_loc: Slots | None
+    mixed: Decode | None = None
+
+
+Batch = Prefill | Decode
+
+
+class Step(NamedTuple):
+    """What one turn of the loop did. Idle: `batch` is None."""
+
+    batch: Batch | None
+    retracted: list[Sequence]
+    aborted: list[Sequence]
+    finished: list[Sequence]
