@@ -8,6 +8,7 @@ from typing import Any
 
 from kvplan.guard.check import Checked
 from kvplan.guard.requirements import Finding
+from kvplan.guard.words import printable
 
 SCHEMA = "kvplan.check/1"
 PLACE = re.compile(r"(.*?)(?::(\d+))?(?::(\d+))?", re.DOTALL)
@@ -128,10 +129,3 @@ def problem(
         "hint": hint,
         "place": place,
     }
-
-
-def printable(text: str) -> str:
-    """Text that every format can write: what is no Unicode or a control character is spelled out."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )

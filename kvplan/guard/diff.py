@@ -8,7 +8,7 @@ from typing import Any
 from kvplan.guard.changes import Change, Comparison, Difference, compare, differing, relative
 from kvplan.guard.figures import KINDS, Figures, shown
 from kvplan.guard.record import Record, ResolvedValue
-from kvplan.guard.words import count, percent
+from kvplan.guard.words import count, percent, printable
 
 SCHEMA = "kvplan.diff/1"
 
@@ -94,7 +94,7 @@ def first_move(comparison: Comparison) -> str:
 
 def side(record: Record) -> dict[str, Any]:
     return {
-        "name": record.name,
+        "name": printable(record.name),
         "starts": record.starts,
         "problem": record.problem,
         "kvplan": record.version,

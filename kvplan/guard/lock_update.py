@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from kvplan.guard.check import Checked
-from kvplan.guard.check_report import printable
 from kvplan.guard.lock import lock_text, read_lock, updated
 from kvplan.guard.lock_check import lock_findings
 from kvplan.guard.record import Record, record
+from kvplan.guard.words import printable
 
 
 def hold_to_lock(results: Sequence[Checked], lock: Path) -> list[Checked]:
@@ -69,4 +69,4 @@ def recorded_now(checked: Checked, lock: Path) -> Record | None:
 def lock_name(file: str, name: str, lock: Path) -> str:
     """A budget's name in a lock file: its path from there, and its name in the file."""
     path = Path(os.path.relpath(file, lock.parent)).as_posix()
-    return f"{path}#{name}" if name else path
+    return printable(f"{path}#{name}" if name else path)

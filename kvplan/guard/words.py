@@ -52,3 +52,10 @@ def argument(value: Any, settled: Any, origin: str | None) -> str:
 def number(value: float) -> str:
     """An integer with thousands apart from five digits on, a fraction as it is written."""
     return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else f"{value:g}"
+
+
+def printable(text: str) -> str:
+    """Text that every format can write: what is no Unicode or a control character is spelled out."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

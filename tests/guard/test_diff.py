@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -298,3 +302,14 @@ def test_the_report_goes_to_a_file_too(kvplan, tmp_path):
 
     assert path.read_text() == out
     assert kvplan("diff", LLAMA, LLAMA, "--output", tmp_path / "d.html")[0] == 2
+
+
+def test_names_that_are_no_text_are_spelled_out(tmp_path):
+    name = os.fsencode(tmp_path) + b"/\xff.yaml"
+    Path(os.fsdecode(name)).write_text("model: llama-3.1-8b\ngpu: h100\n")
+    command = [sys.executable, "-P", "-m", "kvplan", "diff"]
+
+    for options in ([], ["--json"]):
+        done = subprocess.run([*command, LLAMA, name, *options], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert rb"\udcff.yaml" in done.stdout
