@@ -9,6 +9,7 @@ import typer
 from kvplan.errors import InputError
 from kvplan.planner import plan
 from kvplan.report.address import Spot, request_spot, slot_spot
+from kvplan.report.allocation import allocate
 from kvplan.report.inspect import Subject
 from kvplan.report.state import Recorded, load_state, read_launch
 from kvplan.report.state_sizes import check_state_of, plan_sizes
@@ -171,11 +172,6 @@ def allocated(subject: Subject, wanted: Wanted) -> Subject:
     """The subject with the pools of its stages built and compared, one after the other."""
     if not wanted.allocate:
         return subject
-    from kvplan.extras import require_torch
-
-    require_torch("--allocate")
-    from kvplan.pools.compare import allocate
-
     assert subject.plan is not None
     device = wanted.device or "auto"
     built = [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kvplan.report.address import Place, Spot, places
+from kvplan.report.allocation import Allocation
 from kvplan.report.inspect_words import is_sound, verdict
 from kvplan.report.layout import LaidTensor, stage_layout, totals
 from kvplan.report.occupancy import occupancy_report
@@ -25,7 +26,7 @@ class Subject(NamedTuple):
     pp_ranks: tuple[int, ...] = (0,)
     recorded: Recorded | None = None
     spot: Spot | None = None
-    allocations: Sequence[Any] = ()  # kvplan.pools.compare.Allocation, a stage each
+    allocations: Sequence[Allocation] = ()  # of a stage each
 
     @property
     def stages(self) -> list[StagePlan]:
@@ -180,7 +181,7 @@ def place_report(place: Place) -> dict[str, Any]:
     }
 
 
-def allocation_report(allocation: Any) -> dict[str, Any]:
+def allocation_report(allocation: Allocation) -> dict[str, Any]:
     """Planned and built bytes of one stage's tensors."""
     tensors = [each._asdict() for each in allocation.tensors]
     return {

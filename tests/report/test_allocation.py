@@ -8,7 +8,7 @@ import pytest
 
 from kvplan.planner import PlanInputs, plan, read_inputs
 from kvplan.pools.build import build
-from kvplan.pools.compare import Allocation, CudaBytes, allocate, compare
+from kvplan.report.allocation import Allocation, CudaBytes, allocate, compare
 from kvplan.report.inspect import Subject, inspect_report
 from kvplan.report.layout import stage_layout
 from kvplan.sizing.plan import Plan
