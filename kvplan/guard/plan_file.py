@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kvplan import catalog, planner
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError, KvplanError
-from kvplan.guard.launch import Launch as Written
-from kvplan.guard.launch import parse_launch, read_launch
 from kvplan.overrides import Override
 from kvplan.planner import PlanInputs
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.spec.server import ServerArgs
+
+if TYPE_CHECKING:
+    from kvplan.guard.launch import Launch as Written
 
 DRAFT_PATH = "speculative_draft_model_path"
 FILE_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -111,15 +112,18 @@ def given_arguments(args: ServerArgs) -> dict[str, Any]:
 
 def written_launch(file: PlanFile, folder: Path) -> Written | None:
     """The launch line or file that is named, None where the plan has none."""
-    if file.launch is not None and file.launch_file is not None:
-        raise InputError("'launch' and 'launch_file' exclude each other", hint="keep one of them")
-    if file.launch is not None:
+    if file.launch is None and file.launch_file is None:
+        if file.launch_name is not None:
+            raise InputError("'launch_name' chooses a server of 'launch_file', which is not given")
+        return None
+    from kvplan.guard.launch import parse_launch, read_launch
+
+    if file.launch_file is None:
+        assert file.launch is not None
         return parse_launch(file.launch, "launch")
-    if file.launch_file is not None:
-        return read_launch(folder / file.launch_file, file.launch_name)
-    if file.launch_name is not None:
-        raise InputError("'launch_name' chooses a server of 'launch_file', which is not given")
-    return None
+    if file.launch is not None:
+        raise InputError("'launch' and 'launch_file' exclude each other", hint="keep one of them")
+    return read_launch(folder / file.launch_file, file.launch_name)
 
 
 def beside(folder: Path, name: str | None) -> str | None:

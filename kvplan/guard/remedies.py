@@ -118,6 +118,11 @@ def shorter(plan: Plan) -> Knob:
     return Knob("context_length", plan.resolved.context_length, 1)
 
 
+def longer(plan: Plan) -> Knob:
+    """Towards the model's own context, beyond which the engine refuses a launch."""
+    return Knob("context_length", plan.resolved.context_length, plan.model.context_length)
+
+
 def smaller_host(plan: Plan) -> Knob:
     """The host tier by its size in decimal GB a rank."""
     host_bytes = sum(pool.num_bytes for pool in plan.stages[0].host)
@@ -130,12 +135,13 @@ KNOBS: dict[str, Callable[[Plan], Knob]] = {
     "more requests": running(MOST_REQUESTS),
     "fewer requests": running(1),
     "shorter": shorter,
+    "longer": longer,
     "smaller host": smaller_host,
 }
 MOVES: dict[str, tuple[str, ...]] = {
     "min_tokens": ("more memory",),
     "fits_full_context": ("more memory", "more requests", "shorter"),
-    "min_requests": ("more memory", "more requests"),
+    "min_requests": ("more memory", "more requests", "longer"),
     "max_kv_gib": ("less memory",),
     "min_headroom_gib": ("less memory",),
     "max_row_width": ("shorter",),

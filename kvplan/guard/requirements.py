@@ -12,7 +12,7 @@ from kvplan.guard.figures import Figures, figures
 from kvplan.guard.remedies import remedies, start_remedy
 from kvplan.planner import Launch
 from kvplan.report.verdict import verdict
-from kvplan.sizing.capacity import capacity_at
+from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.plan import NoStart, Plan
 from kvplan.units import GIB, MIB
 
@@ -127,14 +127,21 @@ def requests_finding(
 
     def requests(plan: Plan) -> float:
         context = plan.resolved.context_length if name in WHOLE_CONTEXT else asked.context
-        return capacity_at(plan, context).requests
+        return served_at(plan, context).requests
 
-    capacity = capacity_at(sized.plan, asked.context)
+    capacity = served_at(sized.plan, asked.context)
     text = (
         f"requests at {asked.context:,} tokens: {capacity.requests:,},"
         f" at least {asked.requests:,} required (bound by {capacity.bound_by})"
     )
     return judged(sized, name, text, Test(requests, asked.requests), path)
+
+
+def served_at(plan: Plan, context: int) -> Capacity:
+    """Requests of a length that fit at once: none that are longer than the engine takes."""
+    if context > plan.resolved.context_length:
+        return Capacity(context, 0, "the context length")
+    return capacity_at(plan, context)
 
 
 def bound_finding(sized: Sized, have: Figures, name: str) -> Finding:

@@ -99,6 +99,19 @@ def test_a_hint_names_a_flag_with_which_the_requirement_holds(checked, name):
         assert flag in hint
 
 
+def test_requests_longer_than_the_context_are_not_served(checked):
+    require = "require: {min_requests: {context: 8192, requests: 4}}\n"
+    code, budget = checked(BASE + "server: {context_length: 4096}\n" + require)
+
+    assert code == 1
+    assert (
+        "8,192 tokens: 0, at least 4 required (bound by the context length)"
+        in budget["findings"][1]["text"]
+    )
+    assert budget["findings"][1]["hint"] == "--context-length 8192"
+    assert checked(BASE + "server: {context_length: 8192}\n" + require)[0] == 0
+
+
 def test_a_launch_that_does_not_start_breaks_its_budget_with_a_cure(checked):
     code, budget = checked(BASE + "server: {mem_fraction_static: 0.15}\n")
 
