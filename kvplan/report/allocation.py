@@ -107,7 +107,7 @@ def planned_forms(laid: Iterable[LaidTensor]) -> dict[Key, Counter[Form]]:
         found = forms.setdefault((tensor.pool, tensor.name), Counter())
         for layers in each.layers_of_copies:
             view = tensor.view_stride is not None
-            found[layers, tensor.shape, tensor.dtype, each.stride, view] += 1
+            found[form(layers, tensor.shape, tensor.dtype, each.stride, view)] += 1
     return forms
 
 
@@ -120,8 +120,19 @@ def built_forms(pools: Pools) -> dict[Key, Counter[Form]]:
             dtype = str(entry.tensor.dtype).removeprefix("torch.")
             shape, stride = tuple(entry.tensor.shape), tuple(entry.tensor.stride())
             layers = () if pool == "rows" else entry.layers
-            found[layers, shape, dtype, stride, entry.is_view] += 1
+            found[form(layers, shape, dtype, stride, entry.is_view)] += 1
     return forms
+
+
+def form(
+    layers: tuple[int, ...],
+    shape: tuple[int, ...],
+    dtype: str,
+    stride: tuple[int, ...],
+    is_view: bool,
+) -> Form:
+    """What is compared of a tensor; the strides of an empty one mean nothing."""
+    return layers, shape, dtype, stride if math.prod(shape) else (), is_view
 
 
 def form_bytes(forms: Counter[Form]) -> int:
@@ -134,16 +145,16 @@ def form_bytes(forms: Counter[Form]) -> int:
 
 def difference(planned: Counter[Form], built: Counter[Form]) -> str:
     """The first tensor that is planned and not there, and the first that is there and not planned."""
-    missing, extra = planned - built, built - planned
-    words = [f"planned {described(form)}" for form in list(missing)[:1]]
-    words += [f"built {described(form)}" for form in list(extra)[:1]]
+    missing, extra = list(planned - built), list(built - planned)
+    words = [f"planned {described(each)}" for each in missing[:1]]
+    words += [f"built {described(each)}" for each in extra[:1]]
     return ", ".join(words)
 
 
-def described(form: Form) -> str:
-    layers, shape, dtype, _, _ = form
+def described(each: Form) -> str:
+    layers, shape, dtype, stride, _ = each
     where = f" for layer {layers[0]}" if len(layers) == 1 else ""
-    return f"{shape} {dtype}{where}"
+    return f"{shape} {dtype} of strides {stride}{where}"
 
 
 def cuda_counts(device: torch.device) -> Counter[str]:

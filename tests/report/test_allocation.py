@@ -42,12 +42,21 @@ def test_pools_are_what_their_plan_says(model: str, page_size: int):
         assert sum(each.built_bytes for each in done.tensors) > 0
 
 
+def test_the_strides_of_empty_tensors_mean_nothing():
+    """Lightning attention has no conv windows: its snapshots of them are views of nothing."""
+    server = {"tp_size": 8, "speculative_algorithm": "NEXTN"}
+    outcome = plan(read_inputs(PlanInputs(model="ling-2.6-1t", gpu="b200", server=server))).outcome
+    assert isinstance(outcome, Plan)
+
+    assert allocate(outcome, "meta").as_planned
+
+
 def test_a_pool_of_another_size_differs():
     found = differences(planned("llama-3.1-8b"), planned("llama-3.1-8b", max_total_tokens=4112))
 
     assert found == {
-        f"kv.{name}": "planned (4112, 8, 128) bfloat16 for layer 0,"
-        " built (4128, 8, 128) bfloat16 for layer 0"
+        f"kv.{name}": "planned (4112, 8, 128) bfloat16 of strides (1024, 128, 1) for layer 0,"
+        " built (4128, 8, 128) bfloat16 of strides (1024, 128, 1) for layer 0"
         for name in ("k", "v")
     }
 
