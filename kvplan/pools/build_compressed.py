@@ -14,6 +14,7 @@ from kvplan.pools.storage import Storage
 from kvplan.sizing.compressed import ring_slots
 from kvplan.sizing.plan import StagePlan
 from kvplan.spec.model import Compressed
+from kvplan.units import ceil_page
 
 OVERLAP = {4: 2, 128: 1}  # groups that a token of a ratio counts in: ratio 4 overlaps
 
@@ -79,12 +80,15 @@ def ratio_pool(
             storage=storage,
         )
 
-    latent = latents(compressed, tokens, page_size // ratio, page_size, layer_ids, storage)
+    in_page = page_size // ratio
+    # a share of the tokens need not end with a page
+    whole = ceil_page(tokens, in_page)
+    latent = latents(compressed, whole, in_page, page_size, layer_ids, storage)
     state = rings("state", compressed.qk_nope_head_dim + compressed.qk_rope_head_dim)
     if ratio != 4:
         return RatioPool(ratio, latent, rings=(state,))
     keys = IndexKeyPool(
-        size=tokens,
+        size=pools.full_tokens // ratio,
         layer_ids=layer_ids,
         head_dim=compressed.index_head_dim,
         padding_tokens=page_size,

@@ -38,7 +38,7 @@ def draft_pools(plan: Plan, planned: StagePlan, storage: Storage) -> Iterator[Kv
     sides = ((full_layers, pool.tokens, False), (range(drafts.sliding), sliding_tokens, True))
     for layer_ids, tokens, slides in sides:
         if layer_ids and tokens:
-            size = (tokens + page) * dcp - page
+            size = (tokens * resolved.logical_ratio + page) * dcp - page
             own = draft_storage(resolved)
             yield draft_pool(own, model, layer_ids, size, slides, storage)
 

@@ -8,12 +8,15 @@ from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool
 from kvplan.pools.build import META, Pools
 from kvplan.pools.compressed import CompressedPool
+from kvplan.pools.hisparse import HisparsePool
 from kvplan.pools.host import HostTier, Paged
 from kvplan.pools.hybrid import HybridLinearPool
 from kvplan.pools.room import check_room
 from kvplan.pools.sliding import SwaPool
+from kvplan.pools.sparse import SparsePool
 from kvplan.pools.striped import StripedPool
 from kvplan.sizing.capacities import HostPool
+from kvplan.sizing.hisparse import SWAPPED_RATIO
 
 
 def host_tiers(pools: Pools) -> dict[str, HostTier]:
@@ -45,12 +48,24 @@ def mirrored(pools: Pools, planned: HostPool) -> Paged:
             raise PoolError("the plan mirrors recurrent state, and the stage has none")
         return pools.state
     kv = one_rank(pools.kv)
+    if pools.plan.resolved.hisparse is not None:
+        return swapped(kv)
     sliding = planned.pool == "sliding"
     if isinstance(kv, SwaPool):
         return kv.sliding if sliding else kv.full
     if isinstance(kv, CompressedPool):
         return kv.window if sliding else kv
     return kv
+
+
+def swapped(kv: KvPool) -> Paged:
+    """The device side of what HiSparse swaps."""
+    if isinstance(kv, SparsePool):
+        kv = kv.mains[-1]
+    if isinstance(kv, CompressedPool):
+        return kv.by_ratio[SWAPPED_RATIO].latent
+    assert isinstance(kv, HisparsePool)
+    return kv.device_pool
 
 
 def one_rank(pool: KvPool) -> KvPool:

@@ -10,6 +10,7 @@ from kvplan.pools.base import KvPool
 from kvplan.pools.build_compressed import compressed_pool
 from kvplan.pools.dsa import DsaPool, PackedMlaPool
 from kvplan.pools.fp4_mha import Fp4Block16Pool
+from kvplan.pools.hisparse import HisparsePool
 from kvplan.pools.index_keys import IndexKeyPool
 from kvplan.pools.mha import KOnlyPool, MhaPool
 from kvplan.pools.mla import Fp4MlaPool, MlaPool
@@ -132,6 +133,8 @@ def latent_pool(
     resolved, indexer = stage.resolved, stage.model.indexer
     if indexer is not None:
         owners = kv_layers(stage.layers.indexer, stage.model.kv_layers_per_layer)
+        if resolved.hisparse is not None:
+            return swapped_latents(resolved, attention, indexer, tokens, layer_ids, storage)
         ranks = resolved.widths.attn_dcp
         return dsa_pool(resolved, attention, indexer, tokens, layer_ids, owners, ranks, storage)
     # a hybrid model has no FP4 pool of latents: the engine keeps a byte an element
@@ -162,6 +165,27 @@ def dsa_pool(
         storage=storage,
     )
     return DsaPool(latent, keys)
+
+
+def swapped_latents(
+    resolved: Resolved,
+    attention: Mla,
+    indexer: Indexer,
+    tokens: int,
+    layer_ids: Sequence[int],
+    storage: Storage,
+) -> HisparsePool:
+    """HiSparse: latents of the device's tokens, index keys of every logical one."""
+    kind = PackedMlaPool if packs_latents(resolved, indexer) else MlaPool
+    keys = IndexKeyPool(
+        size=tokens * resolved.logical_ratio,
+        layer_ids=layer_ids,
+        head_dim=indexer.head_dim,
+        kpool=indexer.kpool,
+        storage=storage,
+    )
+    device = mla_pool(kind, resolved, attention, tokens, layer_ids, storage)
+    return HisparsePool(device, host_to_device_ratio=resolved.logical_ratio, index_keys=keys)
 
 
 def mla_pool(
@@ -217,7 +241,7 @@ def sparse_pool(stage: Stage, tokens: int, storage: Storage) -> KvPool:
 
     def index(kind: type[KOnlyPool], layer_ids: Sequence[int]) -> KOnlyPool:
         return kind(
-            size=tokens,
+            size=tokens * resolved.logical_ratio,
             page_size=resolved.page_size,
             layer_ids=layer_ids,
             num_heads=1,
@@ -226,7 +250,23 @@ def sparse_pool(stage: Stage, tokens: int, storage: Storage) -> KvPool:
             storage=storage,
         )
 
-    main = plain_pool(resolved, attention, stage.kv_heads, tokens, stage.layers.full, storage)
     kinds = ((MhaPool, both), (KOnlyPool, k_only))
     indexes = tuple(index(kind, layer_ids) for kind, layer_ids in kinds if layer_ids)
-    return SparsePool(mains=(main,), indexes=indexes)
+    return SparsePool(mains=sparse_mains(stage, attention, tokens, local, storage), indexes=indexes)
+
+
+def sparse_mains(
+    stage: Stage, attention: Mha, tokens: int, sparse: Sequence[int], storage: Storage
+) -> tuple[KvPool, ...]:
+    """K and V of all layers; under HiSparse the sparse ones swap, the dense ones do not."""
+    resolved, full = stage.resolved, stage.layers.full
+
+    def main(size: int, layer_ids: Sequence[int]) -> MhaPool:
+        return plain_pool(resolved, attention, stage.kv_heads, size, layer_ids, storage)
+
+    if resolved.hisparse is None:
+        return (main(tokens, full),)
+    ratio = resolved.logical_ratio
+    dense = [layer for layer in full if layer not in sparse]
+    swapped = HisparsePool(main(tokens, sparse), host_to_device_ratio=ratio)
+    return (main(tokens * ratio, dense), swapped) if dense else (swapped,)

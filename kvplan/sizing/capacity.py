@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from kvplan.sizing.plan import Plan
+from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.units import ceil_page
+
+Bound = tuple[str, int]
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -33,15 +37,33 @@ def window_tokens(plan: Plan, context_tokens: int) -> int:
 def capacity_at(plan: Plan, context_tokens: int) -> Capacity:
     """Requests that can each hold `context_tokens` tokens at once, on one DP rank."""
     bounds = [("running requests", plan.max_running_requests)]
-    widths = plan.resolved.widths
-    pool = min((stage.pool for stage in plan.stages), key=lambda each: each.tokens)
-    all_sliding = pool.sliding is not None and not pool.sliding.full_tokens
-    if not all_sliding:
-        tokens = pool.tokens * widths.attn_dcp
-        bounds.append(("tokens", tokens // request_tokens(plan, context_tokens)))
-    side = pool.sliding or pool.compressed
-    if side is not None:
-        slots = side.sliding_tokens
-        bounds.append(("sliding tokens", slots // window_tokens(plan, context_tokens)))
+    for planned in plan.stages:
+        bounds.extend(stage_bounds(plan, planned, context_tokens))
     name, requests = min(bounds, key=lambda bound: bound[1])
     return Capacity(context_tokens, requests, name)
+
+
+def stage_bounds(plan: Plan, planned: StagePlan, context_tokens: int) -> Iterator[Bound]:
+    """Requests by each pool of one stage."""
+    pool, each = planned.pool, request_tokens(plan, context_tokens)
+    if plan.resolved.hisparse is not None:
+        yield from swap_bounds(planned, context_tokens, each)
+    elif pool.sliding is None or pool.sliding.full_tokens:
+        yield "tokens", pool.tokens * plan.resolved.widths.attn_dcp // each
+    side = pool.sliding or pool.compressed
+    if side is not None:
+        yield "sliding tokens", side.sliding_tokens // window_tokens(plan, context_tokens)
+
+
+def swap_bounds(planned: StagePlan, context_tokens: int, each: int) -> Iterator[Bound]:
+    """HiSparse: all tokens on the host, a buffer of each request on the device."""
+    from kvplan.sizing.hisparse import device_tokens
+
+    pool = planned.pool
+    if pool.compressed is None:
+        logical = pool.tokens * planned.stage.resolved.logical_ratio
+        on_device = pool.tokens
+    else:
+        logical, on_device = pool.tokens, pool.compressed.c4_tokens
+    yield "host tokens", logical // each
+    yield "device tokens", on_device // device_tokens(planned.stage, context_tokens)

@@ -79,10 +79,11 @@ def mla_terms(stage: Stage, attention: Mla) -> tuple[CellTerm, ...]:
         return (latent,)
     key = layout.index_key_bytes(indexer.head_dim, indexer.kpool)
     owners, dcp = len(stage.layers.indexer), stage.resolved.widths.attn_dcp
-    keys = CellTerm(
-        "index keys", key * owners * dcp, f"{key} B × {owners} layers with an indexer × dcp {dcp}"
-    )
-    return latent, keys
+    logical = stage.resolved.logical_ratio
+    formula = f"{key} B × {owners} layers with an indexer × dcp {dcp}"
+    if logical > 1:
+        formula += f" × {logical} logical tokens"
+    return latent, CellTerm("index keys", key * owners * dcp * logical, formula)
 
 
 def latent_bytes(stage: Stage, attention: Mla) -> int:
@@ -108,10 +109,12 @@ def sparse_terms(stage: Stage) -> tuple[CellTerm, ...]:
     assert isinstance(attention, Mha)
     local = [layer for layer in sparse.sparse_layers if layer in stage.span]
     k_only = sum(layer in sparse.index_k_only_layers for layer in local)
-    layers = len(local) + sum(layer in stage.span for layer in sparse.dense_layers)
+    logical = resolved.logical_ratio  # only the sparse layers swap
+    dense = sum(layer in stage.span for layer in sparse.dense_layers) * logical
+    layers = len(local) + dense
     main = layout.mha_bytes(stage.kv_heads, 2 * attention.head_dim, resolved.kv_cache_dtype)
     element = layout.ELEMENT_BYTES[sparse_index_dtype(stage)]
-    vectors = 2 * len(local) - k_only
+    vectors = (2 * len(local) - k_only) * logical
     return (
         CellTerm("KV", main * layers, f"{main} B × {layers} layers"),
         CellTerm(
@@ -146,7 +149,7 @@ def draft_terms(stage: Stage, target: tuple[CellTerm, ...]) -> tuple[CellTerm, .
     if stage.model.indexer is not None:
         return dsa_draft_terms(stage, target[0].num_bytes, drafts.total)
     whole = sum(term.num_bytes for term in target)
-    num_bytes = int(whole * drafts.total / layers)
+    num_bytes = int(whole * drafts.total / layers) * stage.resolved.logical_ratio
     return (CellTerm("draft KV", num_bytes, f"{whole} B × {drafts.total} / {layers} layers"),)
 
 
@@ -155,13 +158,19 @@ def dsa_draft_terms(stage: Stage, latent: int | float, drafts: int) -> tuple[Cel
     indexer, dcp, layers = stage.model.indexer, stage.resolved.widths.attn_dcp, stage.num_kv_layers
     assert indexer is not None
     key = layout.index_key_bytes(indexer.head_dim, indexer.kpool)
+    # a draft holds the tokens of all ranks, or of the host side, at their own slots
+    spread = dcp * stage.resolved.logical_ratio
     return (
         CellTerm(
             "draft KV",
-            int(latent * drafts / layers) * dcp,
-            f"{latent} B × {drafts} / {layers} layers × dcp {dcp}",
+            int(latent * drafts / layers) * spread,
+            f"{latent} B × {drafts} / {layers} layers × {spread} token spaces",
         ),
-        CellTerm("draft index keys", key * drafts * dcp, f"{key} B × {drafts} layers × dcp {dcp}"),
+        CellTerm(
+            "draft index keys",
+            key * drafts * spread,
+            f"{key} B × {drafts} layers × {spread} token spaces",
+        ),
     )
 
 

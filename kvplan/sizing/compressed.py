@@ -55,7 +55,8 @@ def sliding_token_bytes(stage: Stage, compressed: Compressed) -> float:
 def compressed_token_bytes(stage: Stage, compressed: Compressed, ratio: int) -> float:
     """What one full token adds to one layer of a ratio; ratio 4 keeps index keys too."""
     in_page = stage.resolved.page_size // ratio
-    latent = 1 / ratio * (latent_page_bytes(compressed, in_page) / in_page)
+    shrunk = ratio * stage.resolved.logical_ratio if ratio == 4 else ratio
+    latent = 1 / shrunk * (latent_page_bytes(compressed, in_page) / in_page)
     if ratio != 4:
         return latent
     return latent + 1 / 4 * (compressed.index_head_dim + compressed.index_head_dim // 128 * 4)
@@ -138,7 +139,7 @@ def resize(stage: Stage, tokens: int) -> CompressedPools | Shortage:
     return CompressedPools(
         full_tokens=full,
         sliding_tokens=sliding,
-        c4_tokens=full // 4,
+        c4_tokens=full // (4 * resolved.logical_ratio),
         c128_tokens=full // 128,
         c4_state_slots=sliding // page * ring_slots(resolved, 4) if has_c4 else 0,
     )

@@ -35,7 +35,7 @@ def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
             yield TensorPlan(name, "latent", layers, shape, "uint8")
     if counts[4]:
         in_page = page // 4
-        rows = ceil_div(pools.c4_tokens + page, in_page)
+        rows = ceil_div(pools.full_tokens // 4 + page, in_page)
         row = in_page * index_key_bytes(compressed.index_head_dim, 1)
         yield TensorPlan("c4", "index_key", counts[4], (rows, row), "uint8")
 

@@ -36,7 +36,8 @@ def draft_tensors(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
     sides = ((full, planned.pool.tokens, False), (drafts.sliding, sliding_tokens, True))
     for layers, tokens, slides in sides:
         if layers > 0 and tokens:
-            yield from pool_tensors(resolved, model, layers, (tokens + page) * dcp, slides)
+            slots = (tokens * plan.resolved.logical_ratio + page) * dcp
+            yield from pool_tensors(resolved, model, layers, slots, slides)
 
 
 def draft_storage(resolved: Resolved) -> Resolved:

@@ -147,7 +147,9 @@ def mla_tensors(stage: Stage, attention: Mla, slots: int) -> Iterator[TensorPlan
     )
     if indexer is not None:
         owners = len(stage.layers.indexer) * stage.model.kv_layers_per_layer
-        every_rank = slots * resolved.widths.attn_dcp
+        page = resolved.page_size
+        every_token = (slots - page) * resolved.logical_ratio + page
+        every_rank = every_token * resolved.widths.attn_dcp
         yield from index_key_tensors("kv", indexer, layers, owners, every_rank)
 
 
@@ -181,12 +183,19 @@ def sparse_tensors(stage: Stage, slots: int) -> Iterator[TensorPlan]:
     assert sparse is not None
     assert isinstance(attention, Mha)
     dims = (attention.head_dim, attention.v_head_dim)
-    layers = stage.num_kv_layers
-    yield from plain_tensors("kv", resolved.kv_cache_dtype, layers, slots, stage.kv_heads, dims)
     local = [layer for layer in sparse.sparse_layers if layer in stage.span]
+    logical = (slots - resolved.page_size) * resolved.logical_ratio + resolved.page_size
+    dense = stage.num_kv_layers - len(local)
+    # under HiSparse dense layers keep every logical token
+    mains = ((dense, logical), (len(local), slots))
+    for layers, rows in mains if logical != slots else ((stage.num_kv_layers, slots),):
+        if layers:
+            yield from plain_tensors(
+                "kv", resolved.kv_cache_dtype, layers, rows, stage.kv_heads, dims
+            )
     k_only = sum(layer in sparse.index_k_only_layers for layer in local)
     dtype = STORE_DTYPES.get(sparse_index_dtype(stage), sparse_index_dtype(stage))
-    shape = (slots, 1, sparse.index_head_dim)
+    shape = (logical, 1, sparse.index_head_dim)
     for name, count in (("index_k", len(local)), ("index_v", len(local) - k_only)):
         if count:
             yield TensorPlan("index", name, count, shape, dtype)

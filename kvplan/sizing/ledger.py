@@ -69,6 +69,7 @@ def ledger(plan: Plan, stage: StagePlan) -> Ledger:
         Entry("weights", pre - post, False),
         *pools,
         *bookkeeping(stage),
+        *swap_entries(plan, stage),
     ]
     budget = stage.pool.budget
     reservation = int(budget.multimodal_gib * GIB)
@@ -115,10 +116,22 @@ def title_of(tensor: TensorPlan) -> str:
     return POOL_TITLES.get(tensor.pool, "request rows" if tensor.pool == "rows" else tensor.pool)
 
 
+def swap_entries(plan: Plan, stage: StagePlan) -> Iterator[Entry]:
+    """What HiSparse keeps on the device beside its pools."""
+    if plan.resolved.hisparse is None:
+        return
+    from kvplan.sizing import hisparse
+
+    note = f"{plan.rows:,} request rows"
+    yield Entry("HiSparse buffers", hisparse.buffer_bytes(plan, stage), False, note)
+    yield Entry("logical to device mapping", hisparse.mapping_bytes(stage), False)
+    yield Entry("device free list", hisparse.device_pages(stage) * INDEX_BYTES, False)
+
+
 def bookkeeping(stage: StagePlan) -> Iterator[Entry]:
     """Free lists of whole pages, and the table from full to sliding slots."""
     pool, page = stage.pool, stage.stage.resolved.page_size
-    sizes = [pool.tokens]
+    sizes = [pool.tokens * stage.stage.resolved.logical_ratio]
     if pool.sliding is not None:
         sizes = [pool.sliding.full_tokens, pool.sliding.sliding_tokens]
     if pool.compressed is not None:
@@ -126,5 +139,5 @@ def bookkeeping(stage: StagePlan) -> Iterator[Entry]:
     pages = sum(size // page for size in sizes)
     yield Entry("page free lists", pages * INDEX_BYTES, False)
     if len(sizes) > 1:
-        mapping = (sizes[0] + page + 1) * INDEX_BYTES
+        mapping = ((sizes[0] or sizes[1]) + page + 1) * INDEX_BYTES
         yield Entry("full to sliding mapping", mapping, False)

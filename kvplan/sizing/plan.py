@@ -106,7 +106,11 @@ def plan_launch(
 
 
 def host_pools(stage: Stage, pool: StagePool) -> tuple[HostPool, ...]:
-    """Host pools of one stage; none where the hierarchical cache is off."""
+    """Host pools of one stage; none where neither the hierarchical cache nor HiSparse is on."""
+    if stage.resolved.hisparse is not None:
+        from kvplan.sizing.hisparse import host_side
+
+        return host_side(stage, pool)
     if not stage.resolved.hicache.enabled:
         return ()
     from kvplan.sizing.host import size_host

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from kvplan.errors import CombinationError
 from kvplan.sizing import dense
 from kvplan.sizing.budget import Budget, Memory, kv_budget
 from kvplan.sizing.capacities import CompressedPools, Split, TwoPools
@@ -52,6 +53,8 @@ def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> Stag
     requests = running_requests(stage.resolved, tokens, budget.state)
     if isinstance(requests, Shortage):
         return requests
+    if isinstance(split, TwoPools):
+        check_pages(stage, split)
     compressed, ring_slots = None, 0
     if isinstance(split, CompressedPools):
         from kvplan.sizing.compressed import c128_state_slots
@@ -67,6 +70,16 @@ def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> Stag
         requests=requests,
         c128_state_slots=ring_slots,
     )
+
+
+def check_pages(stage: Stage, split: TwoPools) -> None:
+    """A stage whose layers all slide hands out single tokens, refused once its pool is sized."""
+    page = stage.resolved.page_size
+    if not split.full_tokens and page > 1:
+        raise CombinationError(
+            f"layers that all slide take page_size 1 alone, not {page}",
+            hint="set page_size 1, with an attention backend that takes it",
+        )
 
 
 class PoolKind(Protocol):

@@ -51,6 +51,14 @@ class Hicache(msgspec.Struct, frozen=True, kw_only=True):
     host_memory_fraction: float = 0.8
 
 
+class Hisparse(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens whose KV lives on the host, and what of it each request keeps on the device."""
+
+    host_to_device_ratio: int  # logical tokens for one device token
+    top_k: int
+    device_buffer_tokens: int  # of one running request, a page less
+
+
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine would print as its server arguments once all defaults are set."""
 
@@ -87,7 +95,13 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     gpu_sm: int | None = None  # compute capability times 10; None on other vendors
     multimodal_reservation_mib: int = 0
     hicache: Hicache = Hicache()
+    hisparse: Hisparse | None = None
     pool_refusal: str | None = None  # what the engine refuses only once the sizes are settled
     not_modelled: tuple[str, ...] = ()  # arguments that change pools in ways no plan follows
     warnings: tuple[str, ...] = ()
     provenance: dict[str, Origin] = {}
+
+    @property
+    def logical_ratio(self) -> int:
+        """Logical tokens for one device token: above 1 under HiSparse alone."""
+        return 1 if self.hisparse is None else self.hisparse.host_to_device_ratio

@@ -35,6 +35,9 @@ def make_stage(
     """The pp_rank-th stage of a launch."""
     if model.sliding is not None and not resolved.two_pools:
         model = msgspec.structs.replace(model, sliding=None)
+    if model.indexer is not None and resolved.hisparse is not None:
+        every_layer = msgspec.structs.replace(model.indexer, shared_topk_layers=())
+        model = msgspec.structs.replace(model, indexer=every_layer)
     widths = resolved.widths
     span = stage_range(model.num_layers, pp_rank, widths.pp, widths.pp_partition)
     attention = model.attention

@@ -102,6 +102,7 @@ class ServerArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     enable_unified_memory: bool | None = None
     enable_kv_cache_sharding: bool | None = None
     enable_hisparse: bool | None = None
+    hisparse_config: str | None = None  # JSON
 
     mamba_full_memory_ratio: Ratio | None = None
     max_mamba_cache_size: Annotated[int, Meta(ge=1, le=10**9)] | None = None

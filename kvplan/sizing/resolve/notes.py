@@ -14,7 +14,6 @@ NOT_MODELLED = (
     "enable_linear_replayssm",
     "enable_linear_replayssm_spec",
     "enable_int8_mamba_checkpoint",
-    "enable_hisparse",
 )
 GDN_BACKENDS = frozenset({"triton", "trtllm_mha", "fa4", "flashinfer"})
 

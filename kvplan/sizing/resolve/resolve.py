@@ -19,7 +19,7 @@ from kvplan.sizing.resolve.numbers import Setting
 from kvplan.sizing.resolve.parallel import Layout, parallel_layout
 from kvplan.sizing.resolve.sliding import full_tokens_ratio, ratio_stands, two_pools
 from kvplan.sizing.resolve.speculative import running_requests, speculation
-from kvplan.sizing.resolved import Hicache, ParallelWidths, Resolved, Speculation
+from kvplan.sizing.resolved import Hicache, Hisparse, ParallelWidths, Resolved, Speculation
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
 from kvplan.spec.server import ServerArgs
@@ -33,6 +33,8 @@ LAZY_NEEDS_OVERLAP = "mamba_radix_cache_strategy extra_buffer_lazy needs the ove
 CONTEXT = Origin("default", "context-length", "the model's own")
 NO_LIMIT = Origin("default", "max-total-tokens", "no limit")
 OVERLAP_PIPELINE = Origin("derived", "overlap", "pipeline parallelism runs without it")
+HISPARSE_OFF = Origin("default", "hisparse", "off")
+HISPARSE = Origin("default", "hisparse", "ratio 2, buffers of 2 × top_k 2048")
 STATE_SLOTS = Origin("derived", "state-slots", "from the state memory")
 WIDTHS = Origin("default", "parallel", "one rank")
 
@@ -86,11 +88,26 @@ def resolve(
     drafting, more = speculation(Setting(launch, layout, attention.backends, attention.page))
     origins.update(more)
     refusals.check_hisparse(launch, attention.radix)
+    swap = hierarchical_sparse(launch, layout, attention.page, drafting, origins)
     chunked_prefill.check_chunk(chunk, attention.page, args.disaggregation_mode or "null")
     steps = msgspec.structs.replace(steps, chunk=chunk, mem_fraction=fraction)
-    resolved = assemble(launch, layout, steps, attention, drafting, host, origins)
+    resolved = assemble(launch, layout, steps, attention, drafting, host, swap, origins)
     mark_presets(origins, preset_fields)
     return resolved
+
+
+def hierarchical_sparse(
+    launch: Launch, layout: Layout, page: int, drafting: Speculation, origins: Origins
+) -> Hisparse | None:
+    """HiSparse's own settings, None where it is off."""
+    if not launch.args.enable_hisparse:
+        origins["hisparse"] = HISPARSE_OFF
+        return None
+    from kvplan.sizing.resolve.hisparse import check_draft_tokens, hisparse
+
+    origins["hisparse"] = given(launch.args.hisparse_config, default=HISPARSE)
+    check_draft_tokens(drafting.num_draft_tokens)
+    return hisparse(launch, layout, page)
 
 
 def settle_steps(launch: Launch, layout: Layout, origins: Origins) -> Steps:
@@ -111,6 +128,7 @@ def assemble(
     attention: Attention,
     drafting: Speculation,
     host: Hicache,
+    swap: Hisparse | None,
     origins: Origins,
 ) -> Resolved:
     """The settled parts and the rules that read them all, as one value."""
@@ -173,6 +191,7 @@ def assemble(
         gpu_sm=launch.gpu.sm,
         multimodal_reservation_mib=multimodal_mib(launch),
         hicache=host,
+        hisparse=swap,
         pool_refusal=lazy_problem(attention, drafting) or problem,
         not_modelled=notes.not_modelled(launch),
         warnings=notes.warnings(launch, attention.backends),
