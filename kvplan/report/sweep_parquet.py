@@ -35,7 +35,9 @@ def write_parquet(swept: Swept, path: Path) -> None:
         while batch := list(islice(rows, BATCH_ROWS)):
             arrays = [
                 core.Array(cells_of(column, cells), kind)
-                for column, kind, cells in zip(columns, types, zip(*batch, strict=True), strict=True)
+                for column, kind, cells in zip(
+                    columns, types, zip(*batch, strict=True), strict=True
+                )
             ]
             yield core.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
@@ -12,6 +13,7 @@ from kvplan.errors import KvplanError, MissingExtra, WorkerError
 from kvplan.search.sweep_plan import SweepPlan
 from kvplan.search.workers import AHEAD, Chunks, Span, in_order, plan_span
 
+CONNECT_S = 5.0
 LOCAL = "local"  # a cluster of this machine alone, ended with the sweep
 
 
@@ -68,6 +70,8 @@ def import_ray() -> Any:
 
 def connect(ray: Any, address: str, jobs: int) -> None:
     """Join the cluster, or start one here; WorkerError where that fails."""
+    if address not in (LOCAL, "auto"):
+        check_reachable(address)
     where = {"num_cpus": jobs, "include_dashboard": False} if address == LOCAL else {}
     try:
         ray.init(
@@ -77,10 +81,25 @@ def connect(ray: Any, address: str, jobs: int) -> None:
             **where,
         )
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
-        raise WorkerError(
-            f"no Ray cluster at '{address}': {first_line(error)}",
-            hint="name its address, or 'auto' on one of its nodes; without one a local one starts",
-        ) from None
+        raise unreachable(address, first_line(error)) from None
+
+
+def check_reachable(address: str) -> None:
+    """Refuse at once an address where nobody answers: Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5:
+        raise unreachable(address, "not a host and its port")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise unreachable(address, first_line(error)) from None
+
+
+def unreachable(address: str, reason: str) -> WorkerError:
+    return WorkerError(
+        f"no Ray cluster at '{address}': {reason}",
+        hint="give its head's host:port, or 'auto' on one of its nodes; without an address a local one starts",
+    )
 
 
 def refusal(error: Any) -> BaseException:

@@ -75,17 +75,11 @@ class Journal:
             file = path.open("rb+")
         except OSError as error:
             raise unwritable(path, error) from None
-        check_header(file.readline(), header, path)
-        end, stop = file.tell(), 0
-        for number, line in enumerate(file, start=2):
-            if not line.endswith(b"\n"):
-                break
-            chunk = read_chunk(line, f"{path}:{number}")
-            if chunk.start != stop or not stop < chunk.stop <= header.combinations:
-                raise damaged(f"{path}:{number}")
-            end, stop = end + len(line), chunk.stop
-        file.truncate(end)
-        file.seek(end)
+        try:
+            stop = read_to_end(file, header, path)
+        except InputError:
+            file.close()
+            raise
         return cls(file, path, stop)
 
     def append(self, line: bytes, stop: int) -> None:
@@ -116,6 +110,22 @@ class Journal:
 
     def __exit__(self, *exception: object) -> None:
         self.file.close()
+
+
+def read_to_end(file: BinaryIO, header: Header, path: Path) -> int:
+    """Check every line and cut a broken last one off; returns the stop of the last chunk."""
+    check_header(file.readline(), header, path)
+    end, stop = file.tell(), 0
+    for number, line in enumerate(file, start=2):
+        if not line.endswith(b"\n"):
+            break
+        chunk = read_chunk(line, f"{path}:{number}")
+        if chunk.start != stop or not stop < chunk.stop <= header.combinations:
+            raise damaged(f"{path}:{number}")
+        end, stop = end + len(line), chunk.stop
+    file.truncate(end)
+    file.seek(end)
+    return stop
 
 
 encode_chunk = msgspec.json.Encoder().encode

@@ -1,0 +1,159 @@
+"""Whoever plans the rows, they are the same rows in the same order."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvplan.errors import MissingExtra, WorkerError
+from kvplan.search import ray_cluster
+from kvplan.search.read_sweep import read_sweep
+from kvplan.search.resume import Journal, header_of
+from kvplan.search.sweep import run_sweep
+from kvplan.search.workers import InProcess, ProcessPool, in_order, plan_span, spans_of
+from tests.conftest import REPOSITORY
+
+WIDTHS = REPOSITORY / "tests" / "data" / "sweeps" / "widths.yaml"
+PRESETS = REPOSITORY / "tests" / "data" / "sweeps" / "presets.yaml"
+HAS_RAY = importlib.util.find_spec("ray") is not None
+
+
+def rows_by(workers, jobs: int, file=WIDTHS):
+    sweep = read_sweep(file)
+    with Journal.fresh(None, header_of(sweep, "1")) as journal:
+        swept = run_sweep(sweep, workers, jobs, journal, lambda _: None)
+        return list(swept.rows()), swept.tally.counts, swept.tally.front
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 64))
+def test_spans_cover_what_is_left_once(start: int, stop: int, jobs: int):
+    spans = list(spans_of(start, stop, jobs))
+
+    assert [index for span in spans for index in range(*span)] == list(range(start, stop))
+
+
+@given(st.integers(0, 60), st.integers(1, 9))
+def test_results_come_in_order_with_so_many_in_flight(count: int, ahead: int):
+    flying: deque[int] = deque()
+    most = 0
+
+    def submit(span):
+        nonlocal most
+        flying.append(span[0])
+        most = max(most, len(flying))
+        return span[0]
+
+    def wait(ticket: int) -> bytes:
+        flying.remove(ticket)
+        return str(ticket).encode()
+
+    spans = [(start, start + 1) for start in range(count)]
+    assert [int(each) for each in in_order(submit, wait, spans, ahead)] == list(range(count))
+    assert most <= ahead
+
+
+@pytest.mark.parametrize("file", [WIDTHS, PRESETS], ids=lambda path: path.stem)
+def test_processes_plan_the_rows_that_this_one_plans(file):
+    assert rows_by(ProcessPool(2), 2, file) == rows_by(InProcess(), 1, file)
+
+
+def test_a_worker_that_dies_is_a_refusal_that_says_what_to_do():
+    with pytest.raises(WorkerError, match="a worker process died") as refusal:
+        list(ProcessPool(1).chunks(Deadly(), [(0, 1)]))
+
+    assert "--jobs" in (refusal.value.hint or "")
+
+
+class Deadly:
+    """Ends the process that unpacks it."""
+
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+RAY_RUN = """
+    from pathlib import Path
+    from kvplan.search.ray_cluster import RayCluster
+    from kvplan.search.read_sweep import read_sweep
+    from kvplan.search.resume import Journal, header_of
+    from kvplan.search.sweep import run_sweep
+    from kvplan.search.workers import InProcess
+
+    def rows_by(workers, jobs, file):
+        sweep = read_sweep(Path(file))
+        with Journal.fresh(None, header_of(sweep, "1")) as journal:
+            swept = run_sweep(sweep, workers, jobs, journal, lambda _: None)
+            return list(swept.rows()), swept.tally.counts, swept.tally.front
+
+    file = {file!r}
+    assert rows_by(RayCluster("local", 2), 2, file) == rows_by(InProcess(), 1, file)
+    print("the same rows")
+"""
+
+
+@pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'kvplan-pools[ray]'")
+def test_a_local_ray_cluster_plans_the_rows_that_this_process_plans():
+    code = textwrap.dedent(RAY_RUN).format(file=str(PRESETS))
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=240
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "the same rows\n"
+
+
+@pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'kvplan-pools[ray]'")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere", "a:b", ":6379"])
+def test_an_address_without_a_cluster_is_refused(address: str):
+    with pytest.raises(WorkerError, match=f"no Ray cluster at '{address}'"):
+        list(ray_cluster.RayCluster(address, 1).chunks(read_sweep(WIDTHS), []))
+
+
+def test_a_node_with_another_kvplan_is_refused():
+    packed = pickle.dumps(read_sweep(WIDTHS))
+    own = ray_cluster.version("kvplan-pools")
+
+    assert ray_cluster.plan_span_of(packed, (0, 3), own) == plan_span(packed, (0, 3))
+    with pytest.raises(WorkerError, match=f"has kvplan {own}, this machine 9.9"):
+        ray_cluster.plan_span_of(packed, (0, 3), "9.9")
+
+
+class TaskError(Exception):
+    def __init__(self, cause: Exception | None) -> None:
+        super().__init__("lost the cluster\nand more")
+        self.cause = cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "text"),
+    [
+        (None, WorkerError, "the cluster cannot plan: lost the cluster"),
+        (ModuleNotFoundError("No module named 'kvplan'"), WorkerError, "No module named 'kvplan'"),
+        (WorkerError("a node has kvplan 1"), WorkerError, "a node has kvplan 1"),
+        (ZeroDivisionError("a bug"), ZeroDivisionError, "a bug"),
+    ],
+)
+def test_what_went_wrong_on_a_cluster_is_told_apart(cause, kind, text):
+    refusal = ray_cluster.refusal(TaskError(cause))
+
+    assert type(refusal) is kind
+    assert text in str(refusal)
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+    with pytest.raises(MissingExtra) as refusal:
+        list(ray_cluster.RayCluster("local", 1).chunks(read_sweep(WIDTHS), []))
+
+    assert refusal.value.hint == "pip install 'kvplan-pools[ray]'"
