@@ -42,12 +42,16 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 class EvictionQueue(Generic[Node]):
-    """Candidates by rank. One whose rank changed is put again; its older entry lapses."""
+    """Candidates by rank. One whose rank changed is put again; its older entry lapses.
+
+    New candidates enter the heap when one is asked for: many are gone again before that.
+    """
 
     def __init__(self, rank: Callable[[Node], Rank]) -> None:
         self._rank = rank
         self._heap: list[tuple[Rank, int, Node]] = []
-        self._tickets: dict[Node, int] = {}
+        self._tickets: dict[Node, int] = {}  # of the candidates in the heap; 0: not yet there
+        self._waiting: dict[Node, None] = {}
         self._last_ticket = 0
 
     def __contains__(self, node: Node) -> bool:
@@ -55,25 +59,31 @@ class EvictionQueue(Generic[Node]):
 
     def put(self, node: Node) -> None:
         """Add a candidate, or rank it anew."""
-        self._last_ticket += 1
-        self._tickets[node] = self._last_ticket
-        heapq.heappush(self._heap, (self._rank(node), self._last_ticket, node))
-        if len(self._heap) > 64 + 4 * len(self._tickets):
-            self._heap = [entry for entry in self._heap if self._is_live(entry)]
-            heapq.heapify(self._heap)
+        self._tickets[node] = 0
+        self._waiting[node] = None
 
     def drop(self, node: Node) -> None:
         """The node is no candidate any more."""
-        self._tickets.pop(node, None)
+        if self._tickets.pop(node, None) == 0:
+            del self._waiting[node]
 
     def pop(self) -> Node | None:
         """The candidate that goes first, or None when there is none."""
+        if self._waiting:
+            self._rank_waiting()
         while self._heap:
-            entry = heapq.heappop(self._heap)
-            if self._is_live(entry):
-                self.drop(entry[2])
-                return entry[2]
+            _, ticket, node = heapq.heappop(self._heap)
+            if self._tickets.get(node) == ticket:
+                del self._tickets[node]
+                return node
         return None
 
-    def _is_live(self, entry: tuple[Rank, int, Node]) -> bool:
-        return self._tickets.get(entry[2]) == entry[1]
+    def _rank_waiting(self) -> None:
+        for node in self._waiting:
+            self._last_ticket += 1
+            self._tickets[node] = self._last_ticket
+            heapq.heappush(self._heap, (self._rank(node), self._last_ticket, node))
+        self._waiting.clear()
+        if len(self._heap) > 64 + 4 * len(self._tickets):
+            self._heap = [entry for entry in self._heap if self._tickets.get(entry[2]) == entry[1]]
+            heapq.heapify(self._heap)

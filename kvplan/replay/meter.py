@@ -80,7 +80,10 @@ class Meter:
                 self.waits_ns.append(start_ns - sequence.arrival_ns)
 
     def _look(self) -> None:
-        running, waiting = len(self._scheduler.running), len(self._scheduler.waiting.requests)
+        running, waiting = (
+            len(self._scheduler.running.sequences),
+            len(self._scheduler.waiting.requests),
+        )
         if running > self.peak_running:
             self.peak_running = running
         if waiting > self.peak_waiting:

@@ -139,33 +139,46 @@ class PrefixCache:
         """Protect a path from eviction."""
         if node is self.root:
             return self._no_lock
-        for above in upwards(node):
+        above = node
+        while above.parent is not None:
             if not above.locks:
-                self.evictable -= len(above)
-                self.protected += len(above)
+                size = above.stop - above.start
+                self.evictable -= size
+                self.protected += size
                 self._leaves.drop(above)
             above.locks += 1
+            above = above.parent
         return Lock(node)
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
         if lock is self._no_lock:
             return
-        for node in upwards(lock.node):
+        node = lock.node
+        while node.parent is not None:
             node.locks -= 1
             if not node.locks:
-                self.evictable += len(node)
-                self.protected -= len(node)
+                size = node.stop - node.start
+                self.evictable += size
+                self.protected -= size
                 self._offer(node)
+            node = node.parent
 
     def evict(self, num_tokens: int) -> int:
         """Release whole unlocked leaves until `num_tokens` are free; returns how many went."""
         evicted = 0
         while evicted < num_tokens and (node := self._leaves.pop()) is not None:
-            evicted += len(node)
+            evicted += node.stop - node.start
             self._remove(node)
             self._release(node.slots)
         return evicted
+
+    def cut(self, node: Node, position: int) -> None:
+        """Make a position on the path down to a node the end of one, so that what follows can go."""
+        while node.start > position and node.parent is not None:
+            node = node.parent
+        if node.start < position < node.stop:
+            self._split(node, position)
 
     def _walk(self, key: Key, stop: int) -> Iterator[Node]:
         """The nodes that hold a key's prefix, from the root; the last is split at the parting."""
@@ -211,7 +224,7 @@ class PrefixCache:
         self._stamp(node)
         parent.children[key.page(node.start, self.page_size)] = node
         self._leaves.drop(parent)
-        self.evictable += len(node)
+        self.evictable += stop - node.start
         return node
 
     def _stamp(self, node: Node) -> None:
@@ -221,8 +234,9 @@ class PrefixCache:
     def _remove(self, node: Node) -> None:
         assert node.parent is not None
         del node.parent.children[node.key.page(node.start, self.page_size)]
-        self.evictable -= len(node)
-        self.evicted += len(node)
+        size = node.stop - node.start
+        self.evictable -= size
+        self.evicted += size
         self._offer(node.parent)
 
     def _offer(self, node: Node) -> None:

@@ -18,7 +18,6 @@ from kvplan.replay.requests import Request
 from kvplan.replay.scheduler import Scheduler
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
-from kvplan.replay.store import ENDLESS
 from kvplan.units import ceil_div, floor_page
 
 STALLED = "never admitted: an empty pool has no room for it"
@@ -96,12 +95,12 @@ class Replay:
         if not isinstance(scheduler, CountingScheduler):
             return None
         step_ns = self.assumptions.decode_ns
-        next_time = self._feed.next_ns
-        until_arrival = ENDLESS if next_time is None else ceil_div(next_time - self.now_ns, step_ns)
-        num_steps = scheduler.quiet_steps(until_arrival)
-        if num_steps < 2:
+        next_ns = self._feed.next_ns
+        num_steps = scheduler.jump(
+            None if next_ns is None else ceil_div(next_ns - self.now_ns, step_ns)
+        )
+        if not num_steps:
             return None
-        scheduler.jump(num_steps)
         start, duration = self.now_ns, num_steps * step_ns
         self.now_ns += duration
         self.meter.jump(num_steps)

@@ -76,6 +76,8 @@ class Running:
         speculation only if it needs any.
         """
         page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
+        if num_steps == 1 and not step.reserve:
+            return Demand(self._by_residue[-step.committed % page], num_running * page)
         num_pages = self._pages_between(step.reserved, step.next_reserved(num_steps))
         if not step.reserve:
             before = self._pages_between(step.reserved, step.next_reserved(num_steps - 1))

@@ -8,7 +8,7 @@ from kvplan.replay.calendar import Calendar
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
 from kvplan.replay.retraction import retract
-from kvplan.replay.running import Running
+from kvplan.replay.running import Demand, Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.sliding_budget import SlidingBudget
@@ -121,7 +121,7 @@ class Scheduler:
 
     def _budget(self) -> PrefillBudget:
         reserved = self.running.expected_new(self.ratio.current)
-        num_mixed = len(self.running) if self._mixes else 0
+        num_mixed = len(self.running.sequences) if self._mixes else 0
         if isinstance(self.store, SlidingStore):
             return SlidingBudget(self._server, self.store, reserved, num_mixed)
         return PrefillBudget(self._server, self.store, reserved, num_mixed)
@@ -147,7 +147,7 @@ class Scheduler:
 
     def _rows_left(self, num_held: int = 0) -> int:
         """Requests that one pass may hold beside the running ones."""
-        by_batch = self._server.max_running_requests - len(self.running)
+        by_batch = self._server.max_running_requests - len(self.running.sequences)
         return min(by_batch, self.store.memory.free_rows() + num_held)
 
     def _decode(self) -> Decode | None:
@@ -156,27 +156,29 @@ class Scheduler:
         finishing = self._set_finishing_aside()
         if not running.sequences:
             return None
-        if self._decode_fits():
+        demand = running.demand()
+        if self._has_room(demand):
             self.ratio.step()
-        elif finishing:
+            return self._launch_decode(demand)
+        if finishing:
             return None  # their slots come back at the end of this step
-        else:
-            self._retract()
-        return self._launch_decode() if running.sequences else None
+        self._retract()
+        return self._launch_decode(running.demand()) if running.sequences else None
 
     def _mix(self) -> Decode | None:
         """Running requests ride a prefill step where memory is left; else they sit it out."""
         self._set_finishing_aside()
-        fits = bool(self.running.sequences) and self._decode_fits()
-        return self._launch_decode() if fits else None
-
-    def _decode_fits(self) -> bool:
-        return self.store.reclaim(self.running.demand().num_pages * self.store.page_size)
-
-    def _launch_decode(self) -> Decode:
         demand = self.running.demand()
+        rides = bool(self.running.sequences) and self._has_room(demand)
+        return self._launch_decode(demand) if rides else None
+
+    def _has_room(self, demand: Demand) -> bool:
+        return self.store.reclaim(demand.num_pages * self.store.page_size)
+
+    def _launch_decode(self, demand: Demand) -> Decode:
+        sequences = self.running.sequences
         self.running.launch()
-        return Decode(self.running.sequences, self.store.decode(self.running.sequences, demand))
+        return Decode(sequences, self.store.decode(sequences, demand))
 
     def _set_finishing_aside(self) -> bool:
         """Requests whose last output is in flight take no further step; whether there are any."""

@@ -8,7 +8,7 @@ from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
-from kvplan.replay.store import ENDLESS, KvStore
+from kvplan.replay.store import KvStore
 from kvplan.units import ceil_page, floor_page
 
 DECODE_INTERVAL = 128  # tokens that leave the window before a decoding request gives them back
@@ -53,11 +53,9 @@ class SlidingStore(KvStore):
         # two sides evict in turns: only steps that evict nothing can be taken together
         return self.memory.available() // self.page_size - num_running
 
-    def quiet_tokens(self, sequences: list[Sequence]) -> int:
+    def quiet_tokens(self, sequences: list[Sequence]) -> int | None:
         behind = self._window + DECODE_INTERVAL
-        return min(
-            [each.sliding_start + behind - each.seq_len for each in sequences], default=ENDLESS
-        )
+        return min([each.sliding_start + behind - each.seq_len for each in sequences])
 
     def reclaim(self, num_tokens: int) -> bool:
         full = num_tokens - self.memory.full_available()

@@ -9,8 +9,6 @@ from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
 
-ENDLESS = 1 << 60
-
 
 class KvStore:
     """One pool of slots, shared by running requests and the prefix cache."""
@@ -34,9 +32,9 @@ class KvStore:
         """Pages that decode steps may take together as they would one after the other."""
         return self.reachable() // self.page_size
 
-    def quiet_tokens(self, sequences: list[Sequence]) -> int:  # noqa: ARG002
-        """Tokens that these requests may grow before one of them gives slots back."""
-        return ENDLESS
+    def quiet_tokens(self, sequences: list[Sequence]) -> int | None:  # noqa: ARG002
+        """Tokens that these requests may grow before one of them gives slots back, if any does."""
+        return None
 
     def reclaim(self, num_tokens: int) -> bool:
         """Evict until so many tokens are free; whether they are."""
@@ -82,13 +80,12 @@ class KvStore:
         if not self.caching:
             return
         slots = self.memory.row_slots(sequence, 0, stop)
-        start, cached = sequence.protected_len, floor_page(stop, self.page_size)
-        inserted = self.cache.insert(sequence.key, slots, start, sequence.counted_len)
-        prompt = floor_page(sequence.prompt_len, self.page_size)
-        if 0 < prompt < cached:
-            # cut at the prompt's end, so that answers can go without their prompt
-            self.cache.insert(sequence.key, slots[:prompt], prompt, prompt)
-        self._hold(sequence, inserted.node)
+        node = self.cache.insert(
+            sequence.key, slots, sequence.protected_len, sequence.counted_len
+        ).node
+        # an answer can go without its prompt
+        self.cache.cut(node, floor_page(sequence.prompt_len, self.page_size))
+        self._hold(sequence, node)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
         """Give back all that a request holds; with `keep` the cache takes its whole pages first."""
