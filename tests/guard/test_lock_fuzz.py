@@ -33,6 +33,8 @@ BUDGETS = {
 def mutated(lock, chance: random.Random):
     """The lock with one to three values replaced, removed or added at any depth."""
     lock = copy.deepcopy(lock)
+    if chance.random() < 0.2:
+        lock["plans"]["dense.yaml"]["figures"]["tokens"] = 10**12
     for _ in range(chance.randint(1, 3)):
         place = lock
         while isinstance(place, dict) and place:
