@@ -19,7 +19,7 @@ def floor_page(num_tokens: int, page_size: int) -> int:
 
 def ceil_page(num_tokens: int, page_size: int) -> int:
     """Tokens of the pages needed to hold num_tokens."""
-    return ceil_div(num_tokens, page_size) * page_size
+    return -(-num_tokens // page_size) * page_size
 
 
 def gib(num_bytes: float) -> float:

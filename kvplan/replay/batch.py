@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
 
 
-class Decode(NamedTuple):
+class Decode(msgspec.Struct, frozen=True, gc=False):
     """A launched batch in which each request grows by one token."""
 
     sequences: list[Sequence]
     out_cache_loc: Slots | None
 
 
-class Prefill(NamedTuple):
+class Prefill(msgspec.Struct, frozen=True, gc=False):
     """A launched batch that computes parts of prompts; with mixed chunks others decode in it."""
 
     parts: list[Part]
@@ -26,7 +26,7 @@ class Prefill(NamedTuple):
 Batch = Prefill | Decode
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """What one turn of the loop did. Idle: `batch` is None."""
 
     batch: Batch | None

@@ -37,13 +37,17 @@ class PrefillBudget:
         if self._chunk_left is not None:
             self._chunk_left -= num_mixed
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the step computes as many tokens as it may."""
+        chunk_left = self._chunk_left
+        return self._input_left <= 0 or (chunk_left is not None and chunk_left <= 0)
+
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""
         if not self._has_memory():
             return Stop.NO_MEMORY
-        if self._input_left <= 0 or (self._chunk_left is not None and self._chunk_left <= 0):
-            return Stop.OTHER
-        return None
+        return Stop.OTHER if self.is_spent else None
 
     def continue_chunked(self, sequence: Sequence) -> Sequence | None:
         """The next part of a cut prompt; returns it again if there is still more."""
@@ -102,7 +106,7 @@ class PrefillBudget:
         return self.store.reachable() - self._reserved_total
 
     def _has_memory(self) -> bool:
-        return self._memory_left > 0 and self.store.reachable() > self._reserved_now
+        return self.store.reachable() > max(self._reserved_total, self._reserved_now)
 
     def _room(self, sequence: Sequence, remaining: int) -> int | None:
         """Tokens that may be computed now: 0 if memory is short, None if nothing limits them."""

@@ -42,7 +42,7 @@ class CountedMemory:
     def extend(self, parts: List[Part]) -> Slots | None:
         page = self.page_size
         self._take(
-            sum(ceil_div(part.stop, page) - ceil_div(part.prefix_len, page) for part in parts)
+            sum([ceil_div(part.stop, page) - ceil_div(part.prefix_len, page) for part in parts])
         )
         return None
 

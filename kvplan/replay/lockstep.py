@@ -41,15 +41,16 @@ class Lockstep:
         self.reserved = self.next_reserved(num_steps)
         self.launched += num_steps
         if not self.reserve:
-            self.committed += num_steps
+            self.committed = self.reserved
 
     def take_in(self, num_steps: int = 1) -> int:
         """Results came; how many tokens they brought each request."""
-        num_tokens = self.tokens_of(num_steps)
+        num_tokens = num_steps
+        if self.reserve:
+            num_tokens = self.tokens_of(num_steps)
+            self.committed += num_tokens
         self.results += num_steps
         self.generated += num_tokens
-        if self.reserve:
-            self.committed += num_tokens
         return num_tokens
 
     def next_reserved(self, num_steps: int = 1) -> int:

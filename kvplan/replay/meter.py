@@ -7,7 +7,6 @@ from collections import Counter
 
 from kvplan.replay.batch import Prefill, Step
 from kvplan.replay.scheduler import Scheduler
-from kvplan.units import ceil_page
 
 
 class Meter:
@@ -37,6 +36,7 @@ class Meter:
         self.peak_waiting = 0
         self.waits_ns = array("q")
         self._scheduler = scheduler
+        self._page_size = scheduler.store.page_size
 
     def step(self, step: Step, start_ns: int) -> None:
         """One turn of the loop."""
@@ -54,7 +54,7 @@ class Meter:
         for sequence in step.finished:
             self.num_finished += 1
             final = sequence.committed
-            self.wasted_tokens += ceil_page(final, self._scheduler.store.page_size) - final
+            self.wasted_tokens += -final % self._page_size
         self._look()
 
     def jump(self, num_steps: int) -> None:
@@ -67,15 +67,16 @@ class Meter:
         self.prefill_steps += 1
         if batch.mixed is not None:
             self.decoded_tokens += len(batch.mixed.sequences)
-        for sequence, prefix_len, stop, _ in batch.parts:
+        for part in batch.parts:
+            sequence = part.sequence
             is_first = sequence.num_parts == 1
-            hit = prefix_len if is_first else 0
+            hit = part.prefix_len if is_first else 0
             if sequence.num_retractions:
                 self.rehit_tokens += hit
-                self.recomputed_tokens += stop - prefix_len
+                self.recomputed_tokens += part.stop - part.prefix_len
                 continue
             self.hit_tokens += hit
-            self.computed_tokens += stop - prefix_len
+            self.computed_tokens += part.stop - part.prefix_len
             if is_first:
                 self.waits_ns.append(start_ns - sequence.arrival_ns)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from kvplan.replay.eviction import EvictionQueue, policy_named
 from kvplan.replay.keys import Key, TokenKey
@@ -62,7 +64,7 @@ class Node:
         return self.stop - self.start
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True, gc=False):
     """The longest cached prefix that can be used, where it ends, and how far the tree goes on."""
 
     prefix_len: int
@@ -70,14 +72,14 @@ class Match(NamedTuple):
     full_len: int
 
 
-class Inserted(NamedTuple):
+class Inserted(msgspec.Struct, frozen=True, gc=False):
     """How many tokens were there before, and the node where the key ends now."""
 
     prefix_len: int
     node: Node
 
 
-class Lock(NamedTuple):
+class Lock(msgspec.Struct, frozen=True, gc=False):
     """A held path down to `node`; what is released must be what was locked."""
 
     node: Node
@@ -180,21 +182,21 @@ class PrefixCache:
         if node.start < position < node.stop:
             self._split(node, position)
 
-    def _walk(self, key: Key, stop: int) -> Iterator[Node]:
+    def _walk(self, key: Key, stop: int) -> list[Node]:
         """The nodes that hold a key's prefix, from the root; the last is split at the parting."""
-        node = self.root
+        page, node = self.page_size, self.root
+        found: list[Node] = []
         while node.stop < stop:
-            child = node.children.get(key.page(node.stop, self.page_size))
+            child = node.children.get(key.page(node.stop, page))
             if child is None:
-                return
-            shared = floor_page(
-                key.common(child.key, child.start, min(child.stop, stop)), self.page_size
-            )
+                return found
+            shared = floor_page(key.common(child.key, child.start, min(child.stop, stop)), page)
             if shared < child.stop:
-                yield self._split(child, shared)
-                return
-            yield child
+                found.append(self._split(child, shared))
+                return found
+            found.append(child)
             node = child
+        return found
 
     def _touch(self, node: Node) -> None:
         self._clock += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
@@ -23,18 +24,13 @@ from kvplan.units import ceil_div, floor_page
 STALLED = "never admitted: an empty pool has no room for it"
 
 
-class Turn(NamedTuple):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """What one turn did: a step of the loop, or (`step` is None) decode steps taken together."""
 
     step: Step | None
     num_steps: int
     start_ns: int
     duration_ns: int
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing was launched."""
-        return self.step is not None and self.step.batch is None
 
 
 class Replay:
@@ -74,15 +70,17 @@ class Replay:
                 self._take_arrivals()
             turn = self._jump() or self._step()
             yield turn
-            idle = turn.is_blank and scheduler.is_idle()
+            step = turn.step
+            idle = step is not None and step.batch is None and scheduler.is_idle()
 
     def _step(self) -> Turn:
         step = self.scheduler.step()
         start, duration = self.now_ns, self._duration(step)
         self.now_ns += duration
         self.meter.step(step, start)
-        for sequence in [*step.finished, *step.aborted]:
-            self._feed.answered(sequence.session, self.now_ns)
+        for sequence in step.finished + step.aborted:
+            if sequence.session is not None:
+                self._feed.answered(sequence.session, self.now_ns)
         self._blanks = self._blanks + 1 if step.batch is None else 0
         if self._blanks > 1 and not self.scheduler.is_idle():
             # the first blank turn may have freed something; the second had nothing to wait for

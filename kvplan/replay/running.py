@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.replay.estimate import MAX_NEW_ESTIMATE
 from kvplan.replay.lockstep import Lockstep
@@ -13,7 +14,7 @@ from kvplan.units import ceil_div
 TIE = 1e-6  # far above what rounding can move, far below a token
 
 
-class Demand(NamedTuple):
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """What decode steps need: new pages, and tokens to have free before they are taken."""
 
     num_pages: int

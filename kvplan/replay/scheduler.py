@@ -71,30 +71,32 @@ class Scheduler:
     # what runs next
 
     def _next_batch(self) -> Batch | None:
-        self._publish_chunk()
-        self._merge_prefilled()
-        return self._prefill() or self._decode()
+        if self.chunked is not None:
+            self._publish_chunk(self.chunked)
+        if isinstance(self._last, Prefill):
+            self._merge_prefilled(self._last)
+        prefill = None
+        if self.chunked is not None or self.waiting.requests:
+            prefill = self._prefill()
+        return prefill or self._decode()
 
-    def _publish_chunk(self) -> None:
+    def _publish_chunk(self, sequence: Sequence) -> None:
         """Put what is computed of a cut prompt into the cache; the next part starts behind it."""
-        sequence = self.chunked
-        if sequence is not None and sequence.stop > sequence.prefix_len:
+        if sequence.stop > sequence.prefix_len:
             self.store.checkpoint(sequence, sequence.stop)
             sequence.prefix_len = sequence.stop
 
-    def _merge_prefilled(self) -> None:
+    def _merge_prefilled(self, last: Prefill) -> None:
         """Requests whose prompt was computed in the last batch decode from now on."""
-        if not isinstance(self._last, Prefill):
-            return
         ready = [
             part.sequence
-            for part in self._last.parts
+            for part in last.parts
             if not part.is_middle and not part.sequence.finished
         ]
-        if len(ready) < len(self._last.parts) or self._last.mixed is not None:
+        if len(ready) < len(last.parts) or last.mixed is not None:
             self.running.full = False
         if ready:
-            self.running.join(ready, in_front=self._last.mixed is not None)
+            self.running.join(ready, in_front=last.mixed is not None)
 
     def _prefill(self) -> Prefill | None:
         """A batch of new prompts and of the cut one's next part, if there is room."""
@@ -102,10 +104,9 @@ class Scheduler:
         if not running.sequences or self._server.sliding is not None:
             running.full = False
         if self.chunked is None:
-            if running.full or not self.waiting.requests:
-                return None
-            if self._rows_left() <= 0:
+            if not running.full and self._rows_left() <= 0:
                 running.full = True
+            if running.full:
                 return None
         self.waiting.arrange()
         budget = self._budget()
@@ -129,8 +130,8 @@ class Scheduler:
     def _admit_waiting(self, budget: PrefillBudget) -> None:
         """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
         running, queue = self.running, self.waiting.requests
-        while queue and budget.verdict() is not Stop.OTHER:
-            held = sum(part.sequence.holds_row for part in budget.parts)
+        while queue and not (budget.is_spent and budget.verdict() is Stop.OTHER):
+            held = sum([part.sequence.holds_row for part in budget.parts])
             if len(budget.parts) >= self._rows_left(held):
                 running.full = True
             if running.full:
@@ -226,16 +227,17 @@ class Scheduler:
     def _take_in_prefill(self, batch: Prefill) -> None:
         mixed = batch.mixed
         num_tokens = self.running.lockstep.take_in() if mixed else 0
-        for sequence, _, stop, is_middle in batch.parts:
-            if is_middle or sequence.finished or sequence.retracted:
+        for part in batch.parts:
+            sequence = part.sequence
+            if part.is_middle or sequence.finished or sequence.retracted:
                 continue
             if not (mixed and sequence.in_lockstep):  # else it grew with the others
                 self.running.add_first_output(sequence)
             if sequence.outputs >= sequence.target:
                 self._finish(sequence)
                 continue
-            self.store.checkpoint(sequence, stop)
-            sequence.prefix_len = stop
+            self.store.checkpoint(sequence, part.stop)
+            sequence.prefix_len = part.stop
             self._plan_end(sequence)
         if mixed:
             self._finish_due(mixed, num_tokens)

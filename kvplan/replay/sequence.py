@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kvplan.replay.keys import Key
 from kvplan.replay.lockstep import Lockstep
@@ -184,7 +184,7 @@ class Sequence:
         self._start_afresh(root)
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """The positions `prefix_len .. stop` that one prefill batch computes of a request."""
 
     sequence: Sequence

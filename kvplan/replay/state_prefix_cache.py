@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from kvplan.replay.eviction import EvictionQueue
 from kvplan.replay.keys import Key
@@ -12,7 +13,7 @@ from kvplan.replay.prefix_cache import Lock, Match, Node, PrefixCache, Slots, pa
 from kvplan.units import floor_page
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """Where an insert ended, and whether the cache took the state that came with it."""
 
     node: Node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.replay.memory import KvMemory
-from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path, upwards
+from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path
 from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
@@ -53,7 +53,7 @@ class KvStore:
 
     def extend(self, parts: list[Part]) -> Slots | None:
         """Allocate a prefill batch, after evicting for its worst case: a page more for each."""
-        wanted = sum(part.stop - part.prefix_len for part in parts)
+        wanted = sum([part.stop - part.prefix_len for part in parts])
         if self.page_size > 1:
             wanted += len(parts) * self.page_size
         for part in parts:
@@ -100,10 +100,10 @@ class KvStore:
 
     def _hold(self, sequence: Sequence, node: Node) -> None:
         """Move a request's lock to where its insert ended; its row follows the cache's slots."""
-        for above in upwards(node):
-            if above.stop <= sequence.protected_len:
-                break
+        above, protected = node, sequence.protected_len
+        while above.parent is not None and above.stop > protected:
             self.memory.write_row(sequence, above.start, above.slots)
+            above = above.parent
         self.cache.unlock(sequence.lock)
         sequence.lock = self.cache.lock(node)
         sequence.protected_len = node.stop

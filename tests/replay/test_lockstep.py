@@ -10,7 +10,7 @@ from kvplan.errors import InputError
 from kvplan.replay.keys import BlockKey
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.prefix_cache import PrefixCache
-from kvplan.replay.running import Running
+from kvplan.replay.running import Demand, Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Speculation
 from kvplan.units import ceil_div
@@ -98,4 +98,4 @@ def test_leaving_the_batch_takes_nothing_along(num_steps, lengths):
 
     assert [sequence.committed for sequence in leavers] == committed
     assert [sequence.allocated for sequence in leavers] == allocated
-    assert running.demand() == (0, 0)
+    assert running.demand() == Demand(0, 0)
