@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,6 +24,7 @@ from kvplan.search.sweep import run_sweep
 from kvplan.search.workers import InProcess
 from tests.conftest import REPOSITORY
 
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SWEEPS = REPOSITORY / "tests" / "data" / "sweeps"
 WRITERS = {
     ".csv": write_csv,
@@ -132,6 +135,27 @@ def test_the_page_carries_every_row_and_fetches_nothing(tmp_path: Path, swept, r
     assert page.fetched == []
     assert "default-src 'none'" in text
     assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
+def test_a_browser_draws_the_chart_and_the_table(tmp_path: Path, swept, rows):
+    write_html(swept, tmp_path / "x.html")
+    dumped = subprocess.run(
+        [
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+            "--no-first-run", "--disable-background-networking", "--disable-component-update",
+            "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+            (tmp_path / "x.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+
+    started = [row for row in rows if row["status"] == "starts"]
+    front = sum(row["pareto"] for row in started)
+    assert re.search(r'<h1 id="verdict" class="good">[\d,]+ of [\d,]+ combinations start', dumped)
+    assert f'data-points="{len(started)}" data-front="{front}"' in dumped
+    assert dumped.count('<tr class="front">') == front
+    assert dumped.count("<td>starts</td>") == len(started)
 
 
 def test_a_large_page_has_the_front_and_evenly_spaced_rows(tmp_path: Path, swept, monkeypatch):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 from collections import deque
+from importlib.metadata import version
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,8 +69,10 @@ def test_processes_plan_the_rows_that_this_one_plans(file):
 
 
 def test_a_worker_that_dies_is_a_refusal_that_says_what_to_do():
+    deadly: Any = Deadly()
+
     with pytest.raises(WorkerError, match="a worker process died") as refusal:
-        list(ProcessPool(1).chunks(Deadly(), [(0, 1)]))
+        list(ProcessPool(1).chunks(deadly, [(0, 1)]))
 
     assert "--jobs" in (refusal.value.hint or "")
 
@@ -121,7 +125,7 @@ def test_an_address_without_a_cluster_is_refused(address: str):
 
 def test_a_node_with_another_kvplan_is_refused():
     packed = pickle.dumps(read_sweep(WIDTHS))
-    own = ray_cluster.version("kvplan-pools")
+    own = version("kvplan-pools")
 
     assert ray_cluster.plan_span_of(packed, (0, 3), own) == plan_span(packed, (0, 3))
     with pytest.raises(WorkerError, match=f"has kvplan {own}, this machine 9.9"):
