@@ -62,6 +62,8 @@ def trace(
     schedule_policy: own.SchedulePolicy = "fcfs",
     schedule_conservativeness: own.Conservativeness = 1.0,
     radix_eviction_policy: own.EvictionPolicy = "lru",
+    enable_mixed_chunk: own.MixedChunk = False,
+    accept_len: own.AcceptLen = None,
     fail_on: own.FailOn = None,
     record: own.Record = None,
     shrink: own.Shrink = False,
@@ -93,7 +95,13 @@ def trace(
     )
     replay_options = ReplayOptions(
         assumptions=own.assumptions(max_new, tpot, prefill_rate),
-        choices=read_choices(schedule_policy, schedule_conservativeness, radix_eviction_policy),
+        choices=read_choices(
+            schedule_policy,
+            schedule_conservativeness,
+            radix_eviction_policy,
+            mixed_chunk=enable_mixed_chunk,
+            accept_len=accept_len,
+        ),
         limit=limit,
     )
     memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
@@ -119,14 +127,15 @@ def trace(
         warnings=(*planned.outcome.resolved.warnings, *asked.warnings),
     )
     show(report, json=json, output=output, quiet=quiet, color=not no_color)
-    if not traced.outcome.result.complete:
+    if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
 
 
 def session_notes(session: Session, traced: Traced) -> tuple[str, ...]:
     """What the replay assumed."""
-    return assumed(session.plan, session.options.assumptions, hashed=traced.hashed)
+    server = traced.outcome.result.server
+    return assumed(session.plan, server, session.options.assumptions, hashed=traced.hashed)
 
 
 def show(

@@ -73,6 +73,13 @@ Conservativeness = Annotated[
 EvictionPolicy = Annotated[
     str, typer.Option("--radix-eviction-policy", help="lru, lfu, fifo, filo, mru or slru.")
 ]
+MixedChunk = Annotated[
+    bool, typer.Option("--enable-mixed-chunk", help="Decode in prefill steps, too.")
+]
+AcceptLen = Annotated[
+    float | None,
+    typer.Option("--accept-len", help="Tokens that a step with drafts brings; default 2."),
+]
 Live = Annotated[
     bool | None,
     typer.Option("--live/--no-live", help="Progress on stderr; default: on a terminal."),

@@ -61,12 +61,11 @@ def pools_table(report: dict[str, Any]) -> Any:
             f"{pool['p50']:,}",
             f"{pool['p95']:,}",
             f"{pool['p99']:,}",
-            f"{pool['peak_held']:,}",
         )
         for pool in report["pools"]
     ]
-    headers = ("  pool", "size", "peak", "share", "p50", "p95", "p99", "with cache")
-    return table(headers, rows, right=(1, 2, 3, 4, 5, 6, 7))
+    headers = ("  pool", "size", "peak", "share", "p50", "p95", "p99")
+    return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
 
 
 def figures(report: dict[str, Any]) -> list[tuple[str, str]]:

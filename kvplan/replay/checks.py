@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from kvplan.errors import ReplayViolation
+
 State = Literal["held", "broken", "not checked"]
 
 
@@ -31,6 +33,24 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         whose = f", request '{self.request}'" if self.request is not None else ""
         where = f", slot {self.slot}" if self.slot is not None else ""
         return f"step {self.step}{whose}{where}: {self.text}"
+
+
+class Broken(ReplayViolation):
+    """An invariant that does not hold, with the request and the slot where they are known."""
+
+    def __init__(
+        self, check: str, problem: str, *, request: str | None = None, slot: int | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.check = check
+        self.request = request
+        self.slot = slot
+
+    def at(self, step: int) -> Violation:
+        """The violation of one step."""
+        return Violation(
+            check=self.check, text=self.problem, step=step, request=self.request, slot=self.slot
+        )
 
 
 BYTES = "planned bytes = allocated bytes"

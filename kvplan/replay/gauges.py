@@ -15,14 +15,13 @@ BINS = 1000  # percentiles are told to a thousandth of the pool
 class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
     """One pool over a replay. Percentiles are of the time, rounded up to a thousandth of the pool.
 
-    Used is what is neither free nor could be by evicting; `peak_held` counts the cache too.
+    Used is what is neither free nor could be by evicting.
     """
 
     name: str
     unit: str
     capacity: int
     peak: int
-    peak_held: int
     peak_ns: int
     peak_step: int
     p50: int
@@ -35,27 +34,22 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
         return self.peak / self.capacity if self.capacity else 0.0
 
 
-Reading = tuple[int, int]  # used, held
-
-
 class Gauge:
-    """One pool: `read` says what is used and what is held now."""
+    """One pool: `read` says what is used now."""
 
-    def __init__(self, name: str, unit: str, capacity: int, read: Callable[[], Reading]) -> None:
+    def __init__(self, name: str, unit: str, capacity: int, read: Callable[[], int]) -> None:
         self.name = name
         self.unit = unit
         self.capacity = capacity
         self.read = read
-        self.peak = self.peak_held = self.peak_ns = self.peak_step = 0
+        self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
 
     def look(self, turn: Turn, step: int) -> None:
         """Take the state in which a turn ended; it counts for as long as the turn took."""
-        used, held = self.read()
+        used = self.read()
         if used > self.peak:
             self.peak, self.peak_ns, self.peak_step = used, turn.start_ns, step
-        if held > self.peak_held:
-            self.peak_held = held
         self.bins[-(-used * BINS // self.capacity)] += turn.duration_ns
 
     def use(self) -> PoolUse:
@@ -66,7 +60,6 @@ class Gauge:
             unit=self.unit,
             capacity=self.capacity,
             peak=self.peak,
-            peak_held=self.peak_held,
             peak_ns=self.peak_ns,
             peak_step=self.peak_step,
             p50=p50,
@@ -106,13 +99,11 @@ def gauges_of(replay: Replay) -> list[Gauge]:
     server, store = replay.server, replay.store
     capacity, cache = replay.meter.capacity, store.cache
 
-    def full() -> Reading:
-        held = capacity - store.available()
-        return held - cache.evictable, held
+    def full() -> int:
+        return capacity - store.available() - cache.evictable
 
-    def rows() -> Reading:
-        taken = server.num_rows - store.memory.free_rows()
-        return taken, taken
+    def rows() -> int:
+        return server.num_rows - store.memory.free_rows()
 
     name = "KV" if server.sliding is None else "full KV"
     gauges = [Gauge(name, "tokens", capacity, full)]
@@ -125,8 +116,7 @@ def sliding_gauge(store: SlidingStore) -> Gauge:
     """The sliding side of a server with two pools."""
     capacity = store.memory.sliding_available()
 
-    def sliding() -> Reading:
-        held = capacity - store.memory.sliding_available()
-        return held - store.cache.evictable_sliding, held
+    def sliding() -> int:
+        return capacity - store.memory.sliding_available() - store.cache.evictable_sliding
 
     return Gauge("sliding KV", "tokens", capacity, sliding)

@@ -34,3 +34,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     latencies: tuple[Latency, ...] = ()
     compiled: dict[str, int] | None = None
     wall_s: float = 0.0
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it ended early though nothing was wrong."""
+        return not self.result.complete and self.violation is None

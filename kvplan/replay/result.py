@@ -28,27 +28,27 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     server: Server
     complete: bool
     pools: tuple[PoolUse, ...]
-    num_requests: int
-    num_finished: int
-    num_clipped: int
-    num_aborted: int
-    num_retractions: int
-    first_retraction_ns: int | None
-    rejections: dict[str, int]
-    hit_tokens: int
-    computed_tokens: int
-    rehit_tokens: int
-    recomputed_tokens: int
-    decoded_tokens: int
-    evicted_tokens: int
-    wasted_tokens: int
-    peak_running: int
-    peak_waiting: int
+    num_requests: int = 0
+    num_finished: int = 0
+    num_clipped: int = 0
+    num_aborted: int = 0
+    num_retractions: int = 0
+    first_retraction_ns: int | None = None
+    rejections: dict[str, int] = {}
+    hit_tokens: int = 0
+    computed_tokens: int = 0
+    rehit_tokens: int = 0
+    recomputed_tokens: int = 0
+    decoded_tokens: int = 0
+    evicted_tokens: int = 0
+    wasted_tokens: int = 0
+    peak_running: int = 0
+    peak_waiting: int = 0
     wait_ns: Spread
     num_steps: int
-    prefill_steps: int
-    decode_steps: int
-    end_ns: int
+    prefill_steps: int = 0
+    decode_steps: int = 0
+    end_ns: int = 0
     timeline: tuple[Point, ...] = ()
 
     @property
@@ -75,11 +75,10 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     def agreed(self) -> dict[str, int]:
         """The figures in which two engines on the same workload must agree."""
         peaks = {f"peak {pool.name}": pool.peak for pool in self.pools}
-        held = {f"peak held {pool.name}": pool.peak_held for pool in self.pools}
         names = (
             *("num_requests", "num_finished", "num_clipped", "num_aborted", "num_retractions"),
             *("num_rejected", "hit_tokens", "computed_tokens", "rehit_tokens"),
             *("recomputed_tokens", "decoded_tokens", "evicted_tokens", "peak_running"),
             *("peak_waiting", "num_steps", "end_ns"),
         )
-        return peaks | held | {name: getattr(self, name) for name in names}
+        return peaks | {name: getattr(self, name) for name in names}

@@ -75,18 +75,46 @@ def drive(
     total: int | None = None,
 ) -> ReplayResult:
     """Run a replay to its end, or until `stop` says so."""
-    gauges, line = Gauges(run), Timeline(run)
-    watching = [gauges.see, line.see, *(each.see for each in observers)]
-    for each in observers:
-        each.attach(run, total)
-    complete = True
-    for turn in run:
-        for see in watching:
-            see(turn)
-        if stop is not None and stop():
-            complete = False
-            break
-    return result_of(run, gauges, line, complete=complete)
+    driver = Driver(run, observers=observers, stop=stop, total=total)
+    driver.go()
+    return driver.result()
+
+
+class Driver:
+    """Runs a replay with its onlookers; what was found so far can be asked for at any time."""
+
+    def __init__(
+        self,
+        run: Replay,
+        *,
+        observers: Collection[Observer] = (),
+        stop: Callable[[], bool] | None = None,
+        total: int | None = None,
+    ) -> None:
+        self.run = run
+        self.gauges = Gauges(run)
+        self._timeline = Timeline(run)
+        self._observers = observers
+        self._stop = stop
+        self._total = total
+        self._complete = False
+
+    def go(self) -> None:
+        """Every turn, to the end or until it is stopped."""
+        for each in self._observers:
+            each.attach(self.run, self._total)
+        watching = [self.gauges.see, self._timeline.see, *(each.see for each in self._observers)]
+        stop = self._stop
+        for turn in self.run:
+            for see in watching:
+                see(turn)
+            if stop is not None and stop():
+                return
+        self._complete = True
+
+    def result(self) -> ReplayResult:
+        """The figures so far."""
+        return result_of(self.run, self.gauges, self._timeline, complete=self._complete)
 
 
 def result_of(run: Replay, gauges: Gauges, line: Timeline, *, complete: bool) -> ReplayResult:

@@ -8,23 +8,36 @@ import msgspec
 
 from kvplan.errors import InputError, did_you_mean
 from kvplan.replay.eviction import policy_named
-from kvplan.replay.server import Server, SlidingPool
+from kvplan.replay.server import Server, SlidingPool, Speculation
 from kvplan.sizing.plan import Plan
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """Server arguments that steer the scheduler and have no say in sizing."""
+    """What steers the scheduler and has no say in sizing: server arguments, and what drafts bring.
+
+    `accept_len` is tokens that a speculative step brings a request; None: 2, or what it may take.
+    """
 
     schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
     conservativeness: float = 1.0
     eviction_policy: str = "lru"
+    mixed_chunk: bool = False
+    accept_len: float | None = None
 
 
 POLICIES = ("fcfs", "lpm")
 MAX_CONSERVATIVENESS = 1000.0
+ACCEPT_LEN = 2.0  # tokens that a step with drafts brings, where nothing is said
 
 
-def read_choices(policy: str, conservativeness: float, eviction: str) -> Choices:
+def read_choices(
+    policy: str,
+    conservativeness: float,
+    eviction: str,
+    *,
+    mixed_chunk: bool = False,
+    accept_len: float | None = None,
+) -> Choices:
     """Choices as a user writes them; InputError for one that the engine does not have."""
     if policy not in POLICIES:
         raise InputError(f"unknown schedule policy '{policy}'", hint=did_you_mean(policy, POLICIES))
@@ -37,6 +50,8 @@ def read_choices(policy: str, conservativeness: float, eviction: str) -> Choices
         schedule_policy=cast(Literal["fcfs", "lpm"], policy),
         conservativeness=conservativeness,
         eviction_policy=eviction,
+        mixed_chunk=mixed_chunk,
+        accept_len=accept_len,
     )
 
 
@@ -63,7 +78,21 @@ def server_of(plan: Plan, choices: Choices | None = None) -> Server:
         conservativeness=choices.conservativeness,
         overlap=resolved.overlap_schedule,
         sliding=sliding_side(plan),
+        speculation=speculation(plan, choices.accept_len),
+        mixed_chunk=choices.mixed_chunk,
     )
+
+
+def speculation(plan: Plan, accept_len: float | None) -> Speculation | None:
+    """What drafts take and bring; InputError where they bring more than they may take."""
+    if plan.resolved.speculation.algorithm is None:
+        if accept_len is not None:
+            raise InputError("an acceptance without drafts", hint="leave --accept-len out")
+        return None
+    alloc_len = plan.reserves.alloc_len_per_decode
+    if accept_len is None:
+        accept_len = min(ACCEPT_LEN, alloc_len)
+    return Speculation(alloc_len=alloc_len, accept_len=accept_len)
 
 
 def sliding_side(plan: Plan) -> SlidingPool | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -24,6 +26,7 @@ from kvplan.replay.workloads.workload import open_workload
 from kvplan.sizing.plan import Plan
 
 OPERATIONS = "events"
+INTERPRETED = "interpret"
 PEEKED = 100  # requests that are looked at for hashed blocks
 
 
@@ -73,16 +76,18 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
 
     TraceError where the file cannot be replayed; DeviceError where the pools cannot be built.
     """
+    if pools is not None and pools.device == INTERPRETED and "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded
     if detect(arrivals.path, format=arrivals.format).format == OPERATIONS:
-        outcome = pool_engine().trace_operations(session, arrivals.path, pools or PoolOptions())
-        return Traced(outcome, None)
+        player = pool_engine("operations_run")
+        return Traced(player.trace_operations(session, arrivals.path, pools or PoolOptions()), None)
     workload = open_workload(arrivals.path, format=arrivals.format, options=arrivals.options)
     watch = Watch()
     hashed = any(isinstance(each.identity, BlockIds) for each in islice(workload, PEEKED))
     if pools is None:
         outcome = trace_counts(session, watch.watched(iter(workload)), len(workload))
     else:
-        outcome = pool_engine().trace_pools(session, workload, pools, watch)
+        outcome = pool_engine("run").trace_pools(session, workload, pools, watch)
     return Traced(outcome, watch.summary(workload), hashed)
 
 
@@ -106,10 +111,10 @@ def trace_counts(session: Session, requests: Iterable[Request], total: int) -> O
     )
 
 
-def pool_engine() -> Any:
-    """The engine over real pools; MissingExtra where torch is not installed."""
+def pool_engine(module: str) -> Any:
+    """A module of the engine over real pools; MissingExtra where torch is not installed."""
     try:
-        return importlib.import_module("kvplan.replay.pools.run")
+        return importlib.import_module(f"kvplan.replay.pools.{module}")
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "triton", "numpy"):
             raise

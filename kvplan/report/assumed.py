@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.server import Server
 from kvplan.sizing.plan import Plan
 
 
-def assumed(plan: Plan, assumptions: Assumptions, *, hashed: bool) -> tuple[str, ...]:
+def assumed(
+    plan: Plan, server: Server, assumptions: Assumptions, *, hashed: bool
+) -> tuple[str, ...]:
     """Assumptions about clients, steps and sharing, then what is not modelled of this launch."""
-    return (*client_notes(assumptions), *sharing_notes(hashed=hashed), *launch_notes(plan))
+    return (
+        *client_notes(assumptions),
+        *draft_notes(server),
+        *sharing_notes(hashed=hashed),
+        *launch_notes(plan),
+    )
 
 
 def client_notes(assumptions: Assumptions) -> Iterator[str]:
@@ -30,6 +38,13 @@ def sharing_notes(*, hashed: bool) -> Iterator[str]:
     """What is known of shared prefixes."""
     if hashed:
         yield "answers are not hashed: prefix hits are a lower bound"
+
+
+def draft_notes(server: Server) -> Iterator[str]:
+    """What drafts bring."""
+    if server.speculation is not None:
+        brought, taken = server.speculation.accept_len, server.speculation.alloc_len
+        yield f"a step with drafts brings {brought:g} tokens of the {taken:,} it takes (--accept-len)"
 
 
 def launch_notes(plan: Plan) -> Iterator[str]:

@@ -31,11 +31,12 @@ def trace_report(
     """The whole answer of `kvplan trace`."""
     result = outcome.result
     failed = [str(condition) for condition in conditions if condition.fails(result)]
+    failed += [check.name for check in outcome.checks if check.state == "broken"]
     return {
         "schema": SCHEMA,
         "verdict": {
             "fits": result.fits and outcome.violation is None,
-            "passes": not failed and outcome.violation is None,
+            "passes": not failed,
             "complete": result.complete,
             "failed": failed,
             "text": verdict(outcome, failed),
@@ -75,9 +76,9 @@ def verdict(outcome: Outcome, failed: list[str]) -> str:
         text = f"fits, {peak}"
     else:
         text = f"does not fit: {', '.join(troubles(result))}; {peak}"
-    others = [name for name in failed if name.startswith("occupancy")]
+    others = [name for name in failed if name not in ("retraction", "rejection")]
     if others:
-        text += f"; fails {', '.join(others)}"
+        text += f"; fails: {', '.join(others)}"
     return text if result.complete else f"partial, stopped at {clock(result.end_ns)}: {text}"
 
 

@@ -2,46 +2,84 @@
 
 from __future__ import annotations
 
-from kvplan.replay.workloads.operations import Alloc, Decode, Evict, Extend, Free, Operation
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kvplan.replay.workloads.operations import (
+    Alloc,
+    Decode,
+    Evict,
+    Extend,
+    Follow,
+    Free,
+    Leave,
+    Move,
+    Operation,
+    Release,
+    Reserve,
+    Span,
+)
 from kvplan.replay.workloads.rows import INCONSISTENT, MAX_TOKENS, BadRow, shown
 
 
 class Ledger:
-    """Tokens by live request; a refused operation changes nothing."""
+    """Tokens by live request and by those that left them in the cache; a refusal changes nothing."""
 
     def __init__(self) -> None:
         self.seq_lens: dict[str, int] = {}
+        self.left: dict[str, int] = {}
+        self._takers: dict[type[Operation], Callable[[Any], None]] = {
+            Alloc: self.alloc,
+            Extend: self.extend,
+            Decode: self.decode,
+            Reserve: self.reserve,
+            Follow: self.follow,
+            Release: self.release,
+            Move: self.move,
+            Leave: self.leave,
+            Free: self.free,
+            Evict: lambda _: None,
+        }
 
     def take(self, operation: Operation) -> None:
         """Apply one operation; BadRow where it cannot follow those before it."""
-        if isinstance(operation, Evict):
-            return
-        if len(set(operation.requests)) != len(operation.requests):
+        requests = getattr(operation, "requests", ())
+        if len(set(requests)) != len(requests):
             raise contradiction("a request is named twice in one operation")
         if not isinstance(operation, Alloc):
-            self.need_rows(operation.requests)
-        match operation:
-            case Alloc():
-                self.alloc(operation)
-            case Extend():
-                self.extend(operation)
-            case Decode():
-                self.decode(operation)
-            case Free():
-                self.free(operation)
+            self.need_rows(requests)
+        self._takers[type(operation)](operation)
 
-    def need_rows(self, names: tuple[str, ...]) -> None:
+    def need_rows(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.seq_lens:
                 raise contradiction(
                     f"request {shown(name)} has no row", "it needs an 'alloc' before"
                 )
 
+    def need_spans(self, spans: Iterable[Span]) -> None:
+        """Spans of tokens that the request has, or had when it left."""
+        for name, start, stop in spans:
+            held = self.seq_lens.get(name, self.left.get(name))
+            if held is None:
+                raise contradiction(f"request {shown(name)} holds no tokens")
+            # a page that ends a span goes whole, with positions that hold no token yet
+            if not 0 <= start < stop:
+                raise contradiction(f"request {shown(name)} has no tokens {start} to {stop}")
+
     def alloc(self, operation: Alloc) -> None:
+        if operation.prefixes and len(operation.prefixes) != len(operation.requests):
+            raise contradiction(
+                f"{len(operation.requests)} requests, {len(operation.prefixes)} prefixes"
+            )
         for name in operation.requests:
-            if name in self.seq_lens:
+            if name in self.seq_lens or name in self.left:
                 raise contradiction(f"request {shown(name)} has a row already")
+        for prefix in operation.prefixes:
+            self.need_spans(prefix)
         self.seq_lens.update(dict.fromkeys(operation.requests, 0))
+        for name, prefix in zip(operation.requests, operation.prefixes, strict=False):
+            self.seq_lens[name] = sum(stop - start for _, start, stop in prefix)
 
     def extend(self, operation: Extend) -> None:
         names, prefix_lens, seq_lens = (
@@ -53,18 +91,14 @@ class Ledger:
             raise contradiction(
                 f"{len(names)} requests, {len(prefix_lens)} prefix_lens, {len(seq_lens)} seq_lens"
             )
-        grown = list(zip(names, prefix_lens, seq_lens, strict=True))
-        for name, prefix_len, seq_len in grown:
+        for name, prefix_len, seq_len in zip(names, prefix_lens, seq_lens, strict=True):
             held = self.seq_lens[name]
             if held and prefix_len != held:
                 raise contradiction(
                     f"request {shown(name)} holds {held} tokens, but its prefix_len is {prefix_len}"
                 )
-            if seq_len < prefix_len:
-                raise contradiction(
-                    f"request {shown(name)} goes back from {prefix_len} to {seq_len} tokens"
-                )
-        self.seq_lens.update({name: seq_len for name, _, seq_len in grown})
+            refuse_backwards(name, prefix_len, seq_len)
+        self.seq_lens.update(zip(names, seq_lens, strict=True))
 
     def decode(self, operation: Decode) -> None:
         for name in operation.requests:
@@ -73,9 +107,36 @@ class Ledger:
         for name in operation.requests:
             self.seq_lens[name] += 1
 
+    def reserve(self, operation: Reserve) -> None:
+        names, seq_lens = operation.requests, operation.seq_lens
+        if len(names) != len(seq_lens):
+            raise contradiction(f"{len(names)} requests, {len(seq_lens)} seq_lens")
+        for name, seq_len in zip(names, seq_lens, strict=True):
+            refuse_backwards(name, self.seq_lens[name], seq_len)
+        self.seq_lens.update(zip(names, seq_lens, strict=True))
+
+    def follow(self, operation: Follow) -> None:
+        self.need_rows([operation.request])
+        self.need_spans(operation.spans)
+
+    def release(self, operation: Release) -> None:
+        self.need_spans(operation.spans)
+
+    def move(self, operation: Move) -> None:
+        self.need_spans((*operation.kept, *operation.incoming))
+
+    def leave(self, operation: Leave) -> None:
+        for name in operation.requests:
+            self.left[name] = self.seq_lens.pop(name)
+
     def free(self, operation: Free) -> None:
         for name in operation.requests:
             del self.seq_lens[name]
+
+
+def refuse_backwards(name: str, held: int, seq_len: int) -> None:
+    if seq_len < held:
+        raise contradiction(f"request {shown(name)} goes back from {held} to {seq_len} tokens")
 
 
 def contradiction(problem: str, hint: str | None = None) -> BadRow:

@@ -1,0 +1,52 @@
+"""Where the pools of a replay are built, and which code computes their slots there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from kvplan.allocators.backend import Backend
+from kvplan.errors import DeviceError
+from kvplan.kernels.alloc_decode import alloc_decode_kernel
+from kvplan.pools.storage import resolve_device
+
+INTERPRET = "interpret"
+
+
+class Place(NamedTuple):
+    """A torch device, and the reference or the kernels on it."""
+
+    device: torch.device
+    backend: Backend
+    name: str
+
+
+def place_named(name: str) -> Place:
+    """`auto`, `cuda`, `cuda:N`, `cpu`, `meta`, or `interpret`: the kernels in Triton's interpreter.
+
+    DeviceError where the device is absent, or where the kernels are compiled already.
+    """
+    if name == INTERPRET:
+        if hasattr(alloc_decode_kernel, "device_caches"):
+            raise DeviceError(
+                "Triton was loaded without its interpreter",
+                hint="set TRITON_INTERPRET=1 before the process starts",
+            )
+        return Place(torch.device("cpu"), Backend.KERNEL, INTERPRET)
+    device = resolve_device(name)
+    backend = Backend.KERNEL if device.type == "cuda" else Backend.REFERENCE
+    return Place(device, backend, str(device))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on a single thread: the operations of a replay are too small to be shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,143 @@
+"""A trace of operations on real pools: what a replay recorded, or what somebody wrote."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from kvplan.errors import InputError, TraceError
+from kvplan.kernels.compiled import compile_counts
+from kvplan.pools.build import build
+from kvplan.replay import checks
+from kvplan.replay.checks import Check
+from kvplan.replay.gauges import PoolUse
+from kvplan.replay.outcome import Outcome
+from kvplan.replay.pools.assembly import Assembly, assemble
+from kvplan.replay.pools.devices import one_thread, place_named
+from kvplan.replay.pools.recording import header_of
+from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
+from kvplan.replay.pools.verified import broken_checks, bytes_check, witness_checks
+from kvplan.replay.result import ReplayResult, Spread
+from kvplan.replay.server import Server
+from kvplan.replay.settings import server_of
+from kvplan.replay.trace import PoolOptions, Session
+from kvplan.replay.workloads.events import open_events
+
+FLAGS = {
+    "page_size": "--page-size",
+    "tokens": "--max-total-tokens",
+    "rows": "--max-running-requests",
+    "sliding_tokens": "--swa-full-tokens-ratio",
+}
+NO_SCHEDULER = "operations are played as they stand: nothing is predicted"
+
+
+def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outcome:
+    """Play a file of operations; a broken invariant is part of the outcome.
+
+    TraceError where the file contradicts itself, InputError where it was made on other pools.
+    """
+    trace = open_events(path)
+    server = server_of(session.plan, session.options.choices)
+    refuse_other_pools(trace.header, server, path)
+    place = place_named(options.device)
+    if place.device.type == "meta":
+        raise InputError("operations need slots, on meta there are none", hint="use --device cpu")
+    pools = build(session.plan, place.device, kv_scale=options.kv_scale)
+    assembly = assemble(server, pools, place, options)
+    usage = Usage(assembly)
+    start = time.perf_counter()
+    try:
+        with one_thread():
+            played = play(trace, assembly, every=options.verify_every or STRIDE, after=usage.look)
+            shrunk = None
+            if played.broken is not None and options.shrink:
+                shrunk = shortest(
+                    lambda: open_events(path), lambda: assemble(server, pools, place, options)
+                )
+    except TraceError as error:
+        where = str(path) if error.where is None else error.where
+        where = where if str(path) in where else f"{path}: {where}"
+        raise TraceError(error.problem, where=where, hint=error.hint) from None
+    return Outcome(
+        result=usage.result(server, played),
+        engine="pools",
+        device=place.name,
+        kv_scale=options.kv_scale,
+        checks=operation_checks(bytes_check(session.plan, pools, 0, None), played, assembly),
+        violation=None if played.broken is None else played.broken.at(played.step),
+        shrunk=None if shrunk is None else shrunk.num_operations,
+        latencies=assembly.memory.latencies.figures(),
+        compiled=compile_counts(),
+        wall_s=time.perf_counter() - start,
+    )
+
+
+def refuse_other_pools(header: dict[str, object], server: Server, path: Path) -> None:
+    """InputError where the operations were recorded on pools of other sizes."""
+    for name, value in header_of(server, "").items():
+        recorded = header.get(name, value)
+        if name != "model" and recorded != value:
+            raise InputError(
+                f"recorded with {name.replace('_', ' ')} {recorded}, the launch has {value}",
+                where=str(path),
+                hint=f"replay it with {FLAGS[name]} {recorded}",
+            )
+
+
+def operation_checks(bytes_: Check, played: Played, assembly: Assembly) -> tuple[Check, ...]:
+    """The checks of played operations; there is no prediction to compare with."""
+    if played.broken is not None:
+        return broken_checks(played.broken, bytes_)
+    made = witness_checks(assembly.auditor, assembly.reserve, assembly.stamper)
+    return (bytes_, *made, checks.not_checked(checks.PEAKS, NO_SCHEDULER))
+
+
+class Usage:
+    """How full the pool and the rows were after each operation."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._memory = assembly.memory
+        self._tokens = assembly.memory.available()
+        self._rows = assembly.memory.free_rows()
+        self._peak_tokens = (0, 0)  # and after which operation
+        self._peak_rows = (0, 0)
+        self._num_opened = 0
+
+    def look(self, number: int) -> None:
+        """One more operation is done."""
+        used = self._tokens - self._memory.available()
+        if used > self._peak_tokens[0]:
+            self._peak_tokens = (used, number)
+        taken = self._rows - self._memory.free_rows()
+        if taken > self._peak_rows[0]:
+            self._peak_rows = (taken, number)
+
+    def result(self, server: Server, played: Played) -> ReplayResult:
+        """The figures of a trace that has neither arrivals nor times."""
+        none = Spread(p50=0, p95=0, p99=0, max=0)
+        return ReplayResult(
+            server=server,
+            complete=True,
+            pools=(
+                pool_use("KV", "tokens", self._tokens, self._peak_tokens),
+                pool_use("request rows", "rows", self._rows, self._peak_rows),
+            ),
+            num_steps=played.num_operations,
+            wait_ns=none,
+        )
+
+
+def pool_use(name: str, unit: str, capacity: int, peak: tuple[int, int]) -> PoolUse:
+    used, number = peak
+    return PoolUse(
+        name=name,
+        unit=unit,
+        capacity=capacity,
+        peak=used,
+        peak_ns=0,
+        peak_step=max(0, number - 1),
+        p50=used,
+        p95=used,
+        p99=used,
+    )

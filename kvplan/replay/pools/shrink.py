@@ -1,0 +1,78 @@
+"""The shortest prefix of recorded operations after which an invariant is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from kvplan.errors import PoolError, ReplayViolation, TraceError
+from kvplan.replay import checks
+from kvplan.replay.checks import Broken
+from kvplan.replay.pools.assembly import Assembly
+from kvplan.replay.pools.player import Player
+from kvplan.replay.workloads.operations import Operation
+
+STRIDE = 512  # operations between two audits while nobody knows where it breaks
+
+
+class Played(NamedTuple):
+    """How many operations were played, and the invariant that the last one was found to break.
+
+    After the first `sound` of them everything was in order.
+    """
+
+    num_operations: int
+    step: int
+    sound: int
+    broken: Broken | None
+
+
+def play(
+    operations: Iterable[Operation],
+    assembly: Assembly,
+    *,
+    audit_from: int = 0,
+    every: int = STRIDE,
+    after: Callable[[int], None] | None = None,
+) -> Played:
+    """Play operations on fresh memory until one breaks an invariant, or to their end.
+
+    Audits come every so many operations, from the one with number `audit_from` on. `after` hears
+    the number of each operation that is done.
+    """
+    player = Player(assembly.memory)
+    number = sound = step = 0
+    for operation in operations:
+        number += 1
+        step = operation.step if operation.step is not None else step
+        try:
+            player.play(operation)
+            due = number >= audit_from and number % every == 0
+            if due and not player.between_releases:
+                assembly.auditor.audit()
+                sound = number
+            if after is not None:
+                after(number)
+        except TraceError as error:
+            raise TraceError(error.problem, where=f"operation {number}") from None
+        except Broken as broken:
+            return Played(number, step, sound, broken)
+        except (ReplayViolation, PoolError) as error:
+            return Played(number, step, sound, Broken(checks.OWNERS, error.problem))
+    try:
+        assembly.auditor.audit()
+    except Broken as broken:
+        return Played(number, step, sound, broken)
+    return Played(number, step, number, None)
+
+
+def shortest(
+    operations: Callable[[], Iterable[Operation]], fresh: Callable[[], Assembly]
+) -> Played | None:
+    """The shortest prefix that breaks an invariant; None where the operations alone break none."""
+    played = play(operations(), fresh())
+    if played.broken is None or played.num_operations == played.sound + 1:
+        return played if played.broken else None
+    prefix = islice(operations(), played.num_operations)
+    return play(prefix, fresh(), audit_from=played.sound + 1, every=1)

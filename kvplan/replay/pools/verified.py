@@ -1,0 +1,95 @@
+"""What became of each of the six checks of a replay over pools, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvplan.pools.build import Pools, build
+from kvplan.replay import checks
+from kvplan.replay.checks import Broken, Check
+from kvplan.replay.pools.audit import Auditor, ReserveRule
+from kvplan.replay.pools.stamps import Stamper
+from kvplan.replay.result import ReplayResult
+from kvplan.report.allocation import CudaBytes, compare
+from kvplan.report.layout import stage_layout
+from kvplan.sizing.plan import Plan
+from kvplan.units import GIB
+
+MAX_NAMED = 3
+
+
+def bytes_check(plan: Plan, pools: Pools, pp_rank: int, cuda: CudaBytes | None) -> Check:
+    """Planned against built tensors, as they are, and at full size on meta where they are small."""
+    wrong = list(byte_differences(pools))
+    text = f"{pools.bytes() / GIB:.2f} GiB as built"
+    if pools.plan is not plan:
+        full = build(plan, "meta", pp_rank=pp_rank)
+        wrong += byte_differences(full)
+        text += f", {full.bytes() / GIB:.2f} GiB at full size"
+    if cuda is not None:
+        text += f", {cuda.requested / GIB:.2f} GiB asked of the caching allocator"
+        if cuda.planned != cuda.requested:
+            wrong.append(
+                f"the tensors take {cuda.planned:,} B, asked for were {cuda.requested:,} B"
+            )
+    return judged(checks.BYTES, wrong, text)
+
+
+def byte_differences(pools: Pools) -> Iterator[str]:
+    """Tensors that are not as the plan has them."""
+    for each in compare(stage_layout(pools.plan, pools.stage), pools):
+        if each.difference:
+            yield f"{each.pool}.{each.name}: {each.difference}"
+
+
+def witness_checks(auditor: Auditor, rule: ReserveRule, stamper: Stamper | None) -> Iterator[Check]:
+    """The checks that were made all along, none of them broken."""
+    yield held(
+        checks.OWNERS,
+        f"{auditor.num_audits:,} audits of {auditor.num_pages:,} pages, and each page at each step",
+    )
+    yield held(checks.LISTS, f"{auditor.num_audits:,} audits")
+    if stamper is None:
+        yield checks.not_checked(checks.STAMPS, "--stamp writes and reads them")
+    else:
+        yield held(
+            checks.STAMPS, f"{stamper.num_stamped:,} tokens stamped, {stamper.num_read:,} read back"
+        )
+    yield held(
+        checks.RESERVE,
+        f"at most {rule.most_in_step:,} tokens in a step of {rule.most_allowed:,},"
+        f" {rule.longest_row:,} positions in a row of {rule.row_width:,}",
+    )
+
+
+def peaks_check(predicted: ReplayResult, measured: ReplayResult) -> Check:
+    """The accounting engine's figures against those of the pools."""
+    expected, found = predicted.agreed(), measured.agreed()
+    wrong = [
+        f"{name}: {value:,} predicted, {found[name]:,} measured"
+        for name, value in expected.items()
+        if found[name] != value
+    ]
+    return judged(checks.PEAKS, wrong, f"{len(expected)} figures, peaks among them")
+
+
+def broken_checks(broken: Broken, bytes_: Check) -> tuple[Check, ...]:
+    """All checks of a replay that stopped at a violation."""
+    others = [name for name in checks.ALL if name not in (checks.BYTES, broken.check)]
+    return (
+        bytes_,
+        Check(name=broken.check, state="broken", text=broken.problem),
+        *(checks.not_checked(name, "the replay stopped at the violation") for name in others),
+    )
+
+
+def judged(name: str, wrong: list[str], text: str) -> Check:
+    """Held with its text, or broken with the first things that are wrong."""
+    if not wrong:
+        return held(name, text)
+    more = f", and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+    return Check(name=name, state="broken", text="; ".join(wrong[:MAX_NAMED]) + more)
+
+
+def held(name: str, text: str) -> Check:
+    return Check(name=name, state="held", text=text)
