@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvplan.errors import InputError
+from kvplan.errors import InputError, PoolError
 from kvplan.pools.base import KvPool, PoolTensor
 from kvplan.pools.build_draft import draft_pools
 from kvplan.pools.build_kv import kv_pool
@@ -82,6 +82,11 @@ def build(
 def build_on(plan: Plan, pp_rank: int, dcp_rank: int, storage: Storage) -> Pools:
     """The pools of one rank on a storage."""
     stage = plan.stages[pp_rank]
+    if stage.pool.unified is not None:
+        raise PoolError(
+            "a unified buffer is not built from a plan",
+            hint="leave --enable-unified-memory out to build the pools apart",
+        )
     state = state_pool(plan, stage, storage)
     kv = kv_pool(stage, storage)
     ranks = plan.resolved.widths.attn_dcp

@@ -56,13 +56,15 @@ class SparsePool(RoutedPool):
         return self.index_part(layer_id).read(layer_id, slots)
 
     def parts(self) -> dict[str, list[PoolTensor]]:
-        mains = [entry for pool in self.mains for entry in pool.tensors()]
+        *dense, main = self.mains
+        own = [entry for pool in dense for entry in pool.tensors()]
         indexes = [
             entry._replace(name=f"index_{entry.name}")
             for pool in self.indexes
             for entry in pool.tensors()
         ]
-        return {"kv": mains, "index": indexes}
+        parts = {"kv": main.tensors(), "index": indexes}
+        return {"dense": own} | parts if own else parts
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         indexes = [

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvplan.report.layout import ALLOCATOR, LaidTensor, stage_layout
+from kvplan.report.layout import LaidTensor, stage_layout
+from kvplan.sizing.allocator_tensors import ALLOCATOR
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.tensor import DTYPE_BYTES
 

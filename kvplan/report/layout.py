@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kvplan.report.state import runs
+from kvplan.sizing.allocator_tensors import ALLOCATOR, TITLES, allocator_tensors
 from kvplan.sizing.compressed_tensors import ring_tensors
 from kvplan.sizing.draft_tensors import draft_tensors
 from kvplan.sizing.ledger import Ledger, title_of
@@ -15,9 +16,6 @@ from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.stage import Stage
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.sizing.tensors import stage_tensors
-
-ALLOCATOR = "allocator"
-TITLES = {"full_to_swa": "full to sliding mapping"}  # the others are free lists
 
 
 class LaidTensor(NamedTuple):
@@ -61,7 +59,8 @@ def stage_layout(plan: Plan, planned: StagePlan) -> tuple[LaidTensor, ...]:
     """Rows, state, KV, rings, the draft's KV, then the allocator's own tables."""
     tensors = (*stage_tensors(plan, planned), *ring_tensors(planned))
     own = (target_tensor(planned.stage, tensor) for tensor in tensors)
-    return (*own, *draft_layout(plan, planned), *allocator_layout(planned))
+    allocators = (LaidTensor(tensor) for tensor in allocator_tensors(planned))
+    return (*own, *draft_layout(plan, planned), *allocators)
 
 
 def target_tensor(stage: Stage, tensor: TensorPlan) -> LaidTensor:
@@ -86,10 +85,21 @@ def kv_layers(stage: Stage, tensor: TensorPlan) -> tuple[int, ...]:
         layers = stage.layers.sliding
     elif tensor.pool == "index":
         layers = index_layers(stage, tensor.name)
+    elif stage.model.sparse is not None and stage.resolved.hisparse is not None:
+        layers = swap_layers(stage, swapped=tensor.pool != "dense")
+    elif tensor.pool == "unified":
+        layers = tuple(sorted((*layers, *stage.layers.sliding, *stage.layers.linear)))
     elif tensor.name == "index_key":
         owns = tensor.shape[0] > 0
         layers = tuple(each for each in layers if (each in stage.layers.indexer) == owns)
     return tuple(layer * per_layer + turn for layer in layers for turn in range(per_layer))
+
+
+def swap_layers(stage: Stage, *, swapped: bool) -> tuple[int, ...]:
+    """MiniMax under HiSparse: sparse layers swap, dense ones keep every logical token."""
+    sparse = stage.model.sparse
+    assert sparse is not None
+    return tuple(each for each in stage.layers.full if (each in sparse.sparse_layers) == swapped)
 
 
 def index_layers(stage: Stage, name: str) -> tuple[int, ...]:
@@ -118,22 +128,6 @@ def draft_layout(plan: Plan, planned: StagePlan) -> Iterator[LaidTensor]:
         layers, slides = sides[met[key]]
         met[key] += 1
         yield LaidTensor(tensor, tuple(range(layers)), slides)
-
-
-def allocator_layout(planned: StagePlan) -> Iterator[LaidTensor]:
-    """Free lists of whole pages, and the table from full to sliding slots."""
-    pool, page_size = planned.pool, planned.stage.resolved.page_size
-    two = pool.sliding or pool.compressed
-    if two is None:
-        yield allocator_tensor("free_pages", pool.tokens // page_size)
-        return
-    yield allocator_tensor("full_free_pages", two.full_tokens // page_size)
-    yield allocator_tensor("sliding_free_pages", two.sliding_tokens // page_size)
-    yield allocator_tensor("full_to_swa", two.full_tokens + page_size + 1)
-
-
-def allocator_tensor(name: str, entries: int) -> LaidTensor:
-    return LaidTensor(TensorPlan(ALLOCATOR, name, 1, (entries,), "int64"))
 
 
 def totals(laid: tuple[LaidTensor, ...], books: Ledger) -> list[Total]:

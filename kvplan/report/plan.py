@@ -181,6 +181,11 @@ def pool_report(plan: Plan, stage: StagePlan) -> dict[str, Any]:
         report["c128_max_total_num_tokens"] = pool.compressed.c128_tokens
         report["c4_state_pool_size"] = pool.compressed.c4_state_slots
         report["c128_state_pool_size"] = pool.c128_state_slots
+    if pool.unified is not None:
+        report["unified_pool_bytes"] = pool.unified.total_bytes
+        report["unified_full_capacity"] = pool.unified.full_capacity
+        name = "swa" if pool.unified.slides else "state"
+        report[f"unified_{name}_capacity"] = pool.unified.other_capacity
     if plan.resolved.hisparse is not None and pool.compressed is None:
         report["hisparse_logical_tokens"] = plan.tokens * plan.resolved.logical_ratio
     if pool.budget.state is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.pool import StagePool
 from kvplan.units import ceil_page
 
 Bound = tuple[str, int]
@@ -46,6 +47,9 @@ def capacity_at(plan: Plan, context_tokens: int) -> Capacity:
 def stage_bounds(plan: Plan, planned: StagePlan, context_tokens: int) -> Iterator[Bound]:
     """Requests by each pool of one stage."""
     pool, each = planned.pool, request_tokens(plan, context_tokens)
+    if pool.unified is not None:
+        yield "bytes of the unified pool", unified_requests(plan, pool, context_tokens, each)
+        return
     if plan.resolved.hisparse is not None:
         yield from swap_bounds(planned, context_tokens, each)
     elif pool.sliding is None or pool.sliding.full_tokens:
@@ -67,3 +71,15 @@ def swap_bounds(planned: StagePlan, context_tokens: int, each: int) -> Iterator[
         logical, on_device = pool.tokens, pool.compressed.c4_tokens
     yield "host tokens", logical // each
     yield "device tokens", on_device // device_tokens(planned.stage, context_tokens)
+
+
+def unified_requests(plan: Plan, pool: StagePool, context_tokens: int, each: int) -> int:
+    """Requests that share one buffer: tokens, and a window or states beside them."""
+    buffer = pool.unified
+    assert buffer is not None
+    beside = pool.budget.state.slots_per_request if pool.budget.state is not None else 0
+    if buffer.slides:
+        beside = window_tokens(plan, context_tokens)
+    a_request = each // plan.resolved.widths.attn_dcp * buffer.full_entry
+    a_request += beside * buffer.other_entry
+    return (buffer.total_bytes - buffer.reserved_bytes) // a_request

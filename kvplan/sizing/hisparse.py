@@ -107,15 +107,15 @@ def speculative_bytes(settings: Hisparse, shape: SwapShape, rows: int, drafts: i
     return shape.layers * a_layer + once
 
 
-def mapping_bytes(planned: StagePlan) -> int:
-    """The table from logical to device slots, its sentinel included."""
+def logical_entries(planned: StagePlan) -> int:
+    """Entries of the table from logical to device slots, its sentinel included."""
     stage, pool = planned.stage, planned.pool
     shape = swap_shape(stage)
     if pool.compressed is not None:
         logical = pool.compressed.c128_tokens * (128 // SWAPPED_RATIO)
     else:
         logical = pool.tokens * stage.resolved.logical_ratio
-    return INT64 * (logical + shape.page_size + 1)
+    return logical + shape.page_size + 1
 
 
 def device_pages(planned: StagePlan) -> int:

@@ -23,7 +23,9 @@ def kv_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     """The target's KV of one stage, whatever its kind."""
     stage, pool = planned.stage, planned.pool
     page = stage.resolved.page_size
-    if pool.compressed is not None:
+    if pool.unified is not None:
+        yield TensorPlan("unified", "buffer", 1, (pool.unified.total_bytes,), "uint8")
+    elif pool.compressed is not None:
         from kvplan.sizing.compressed_tensors import compressed_tensors
 
         yield from compressed_tensors(planned)
@@ -186,12 +188,14 @@ def sparse_tensors(stage: Stage, slots: int) -> Iterator[TensorPlan]:
     local = [layer for layer in sparse.sparse_layers if layer in stage.span]
     logical = (slots - resolved.page_size) * resolved.logical_ratio + resolved.page_size
     dense = stage.num_kv_layers - len(local)
-    # under HiSparse dense layers keep every logical token
-    mains = ((dense, logical), (len(local), slots))
-    for layers, rows in mains if logical != slots else ((stage.num_kv_layers, slots),):
+    mains: tuple[tuple[str, int, int], ...]
+    mains = (("kv", stage.num_kv_layers, slots),)
+    if resolved.hisparse is not None:
+        mains = (("dense", dense, logical), ("kv", len(local), slots))
+    for pool, layers, rows in mains:
         if layers:
             yield from plain_tensors(
-                "kv", resolved.kv_cache_dtype, layers, rows, stage.kv_heads, dims
+                pool, resolved.kv_cache_dtype, layers, rows, stage.kv_heads, dims
             )
     k_only = sum(layer in sparse.index_k_only_layers for layer in local)
     dtype = STORE_DTYPES.get(sparse_index_dtype(stage), sparse_index_dtype(stage))

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kvplan.sizing.allocator_tensors import TITLES as TABLES
+from kvplan.sizing.allocator_tensors import allocator_tensors
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.sizing.tensors import stage_tensors
 from kvplan.units import GIB, MIB
 
-INDEX_BYTES = 8  # free lists and slot mappings are int64
 TITLES = {
     ("kv", "k"): "KV",
     ("kv", "v"): "KV",
@@ -34,8 +35,15 @@ TITLES = {
     ("state", "temporal"): "recurrent state",
     ("state", "free_slots"): "free lists",
     ("rows", "req_to_token"): "req_to_token",
+    ("unified", "buffer"): "unified pool",
 }
-POOL_TITLES = {"kv": "KV", "full": "full KV", "sliding": "sliding KV", "state": "snapshots"}
+POOL_TITLES = {
+    "kv": "KV",
+    "dense": "KV",
+    "full": "full KV",
+    "sliding": "sliding KV",
+    "state": "snapshots",
+}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -117,27 +125,19 @@ def title_of(tensor: TensorPlan) -> str:
 
 
 def swap_entries(plan: Plan, stage: StagePlan) -> Iterator[Entry]:
-    """What HiSparse keeps on the device beside its pools."""
+    """What HiSparse keeps on the device for its request rows."""
     if plan.resolved.hisparse is None:
         return
-    from kvplan.sizing import hisparse
+    from kvplan.sizing.hisparse import buffer_bytes
 
-    note = f"{plan.rows:,} request rows"
-    yield Entry("HiSparse buffers", hisparse.buffer_bytes(plan, stage), False, note)
-    yield Entry("logical to device mapping", hisparse.mapping_bytes(stage), False)
-    yield Entry("device free list", hisparse.device_pages(stage) * INDEX_BYTES, False)
+    yield Entry("HiSparse buffers", buffer_bytes(plan, stage), False, f"{plan.rows:,} request rows")
 
 
 def bookkeeping(stage: StagePlan) -> Iterator[Entry]:
-    """Free lists of whole pages, and the table from full to sliding slots."""
-    pool, page = stage.pool, stage.stage.resolved.page_size
-    sizes = [pool.tokens * stage.stage.resolved.logical_ratio]
-    if pool.sliding is not None:
-        sizes = [pool.sliding.full_tokens, pool.sliding.sliding_tokens]
-    if pool.compressed is not None:
-        sizes = [pool.compressed.full_tokens, pool.compressed.sliding_tokens]
-    pages = sum(size // page for size in sizes)
-    yield Entry("page free lists", pages * INDEX_BYTES, False)
-    if len(sizes) > 1:
-        mapping = ((sizes[0] or sizes[1]) + page + 1) * INDEX_BYTES
-        yield Entry("full to sliding mapping", mapping, False)
+    """What the allocators keep, summed by what a reader calls it."""
+    sums: dict[str, int] = {}
+    for tensor in allocator_tensors(stage):
+        title = TABLES.get(tensor.name, "page free lists")
+        sums[title] = sums.get(title, 0) + tensor.num_bytes
+    for title, num_bytes in sums.items():
+        yield Entry(title, num_bytes, False)

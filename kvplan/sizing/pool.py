@@ -9,7 +9,7 @@ import msgspec
 from kvplan.errors import CombinationError
 from kvplan.sizing import dense
 from kvplan.sizing.budget import Budget, Memory, kv_budget
-from kvplan.sizing.capacities import CompressedPools, Split, TwoPools
+from kvplan.sizing.capacities import CompressedPools, Split, TwoPools, UnifiedBuffer
 from kvplan.sizing.cell import Cell
 from kvplan.sizing.requests import Requests, running_requests
 from kvplan.sizing.shortage import Shortage
@@ -27,6 +27,7 @@ class StagePool(msgspec.Struct, frozen=True):
     compressed: CompressedPools | None
     requests: Requests
     c128_state_slots: int = 0
+    unified: UnifiedBuffer | None = None
 
 
 def size_stage(stage: Stage, memory: Memory) -> StagePool | Shortage:
@@ -53,7 +54,15 @@ def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> Stag
     requests = running_requests(stage.resolved, tokens, budget.state)
     if isinstance(requests, Shortage):
         return requests
-    if isinstance(split, TwoPools):
+    unified: UnifiedBuffer | None = None
+    if stage.resolved.unified_memory:
+        from kvplan.sizing.unified import unified_buffer
+
+        buffer = unified_buffer(stage, budget, split, capped=limit < most)
+        if isinstance(buffer, Shortage):
+            return buffer
+        unified = buffer
+    elif isinstance(split, TwoPools):
         check_pages(stage, split)
     compressed, ring_slots = None, 0
     if isinstance(split, CompressedPools):
@@ -69,6 +78,7 @@ def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> Stag
         compressed=compressed,
         requests=requests,
         c128_state_slots=ring_slots,
+        unified=unified,
     )
 
 

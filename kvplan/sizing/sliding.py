@@ -141,6 +141,17 @@ def split_budget(stage: Stage, budget_bytes: int) -> TwoPools | Shortage:
     cell = sliding_cell(stage)
     if has_request_cap(stage):
         return size_by_cap(stage, cell, budget_bytes)
+    if stage.resolved.unified_memory and cell.full_layers:
+        from kvplan.sizing.unified import most_full_tokens
+
+        tokens = most_full_tokens(
+            budget_bytes,
+            stage.resolved.page_size,
+            full_bytes=cell.full_bytes,
+            sliding_bytes=cell.sliding_bytes,
+            ratio=cell.ratio,
+        )
+        return split_tokens(stage, tokens)
     return split_tokens(stage, int(budget_bytes // cell.num_bytes))
 
 
@@ -183,7 +194,7 @@ def split_tokens(stage: Stage, tokens: int) -> TwoPools | Shortage:
     if not stage.layers.full:
         return TwoPools(0, full, "all sliding")
     slide = floor_page(int(full * stage.resolved.swa_full_tokens_ratio), page)
-    if sliding.window + page >= slide:
+    if sliding.window + page >= slide and not stage.resolved.unified_memory:
         return window_too_wide(slide, sliding.window, page)
     return TwoPools(full, slide, "ratio")
 

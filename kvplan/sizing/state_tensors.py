@@ -25,7 +25,7 @@ def state_row_tensors(plan: Plan) -> Iterator[TensorPlan]:
 def state_tensors(plan: Plan, stage: StagePlan) -> Iterator[TensorPlan]:
     """Conv windows and recurrent state of all slots, and snapshots where a draft is verified."""
     state, linear = stage.pool.budget.state, stage.stage.model.linear
-    if state is None or linear is None:
+    if state is None or linear is None or stage.pool.unified is not None:
         return
     layers = len(stage.stage.layers.linear)
     shapes = state_shapes(linear.state, plan.resolved.widths.attn_tp)

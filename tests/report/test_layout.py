@@ -12,7 +12,8 @@ import pytest
 from kvplan.errors import PoolError
 from kvplan.planner import PlanInputs, plan, read_inputs
 from kvplan.pools.build import Pools, build
-from kvplan.report.layout import ALLOCATOR, LaidTensor, spans, stage_layout, totals
+from kvplan.report.layout import LaidTensor, spans, stage_layout, totals
+from kvplan.sizing.allocator_tensors import ALLOCATOR
 from kvplan.sizing.ledger import ledger
 from kvplan.sizing.plan import Plan
 from tests.pools.recorded import recorded_plans

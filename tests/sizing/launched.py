@@ -23,6 +23,7 @@ def outcome(
     gpu: GpuSpec = H100,
     draft: ModelSpec | None = None,
     memory: Memory = ROUND,
+    /,
     **args: Any,
 ) -> Plan | NoStart:
     """A launch with a fraction of 0.5 unless it names one; a text is a preset's name."""

@@ -8,7 +8,6 @@ from kvplan.sizing.resolve.launch import BLACKWELL, Launch
 
 NOT_MODELLED = (
     "post_capture_sizing",
-    "enable_unified_memory",
     "enable_kv_cache_sharding",
     "prefill_only_disable_kv_cache",
     "enable_linear_replayssm",
@@ -24,9 +23,20 @@ def not_modelled(launch: Launch) -> tuple[str, ...]:
     names = [name for name in NOT_MODELLED if getattr(args, name)]
     if args.post_capture_sizing is None and launch.model.architecture in arch.MUSE_SPARK:
         names.insert(0, "post_capture_sizing")
+    if args.enable_unified_memory and not unified_memory(launch):
+        names.append("enable_unified_memory")
     if args.dsv4_attn_backend in ("trtllm", "flashmla_mega"):
         names.append("dsv4_attn_backend")
     return tuple(names)
+
+
+def unified_memory(launch: Launch) -> bool:
+    """Whether the plan follows unified memory."""
+    if not launch.args.enable_unified_memory:
+        return False
+    from kvplan.sizing.resolve.unified import modelled
+
+    return modelled(launch)
 
 
 def warnings(launch: Launch, backends: Backends) -> tuple[str, ...]:

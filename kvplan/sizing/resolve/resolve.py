@@ -36,6 +36,7 @@ OVERLAP_PIPELINE = Origin("derived", "overlap", "pipeline parallelism runs witho
 HISPARSE_OFF = Origin("default", "hisparse", "off")
 HISPARSE = Origin("default", "hisparse", "ratio 2, buffers of 2 × top_k 2048")
 STATE_SLOTS = Origin("derived", "state-slots", "from the state memory")
+SEPARATE = Origin("default", "unified-memory", "a buffer a pool")
 WIDTHS = Origin("default", "parallel", "one rank")
 
 
@@ -89,9 +90,14 @@ def resolve(
     origins.update(more)
     refusals.check_hisparse(launch, attention.radix)
     swap = hierarchical_sparse(launch, layout, attention.page, drafting, origins)
+    unified_problem = unified_memory(launch, layout, attention, origins)
     chunked_prefill.check_chunk(chunk, attention.page, args.disaggregation_mode or "null")
     steps = msgspec.structs.replace(steps, chunk=chunk, mem_fraction=fraction)
     resolved = assemble(launch, layout, steps, attention, drafting, host, swap, origins)
+    if unified_problem is not None:
+        resolved = msgspec.structs.replace(
+            resolved, pool_refusal=unified_problem, unified_memory=False
+        )
     mark_presets(origins, preset_fields)
     return resolved
 
@@ -108,6 +114,20 @@ def hierarchical_sparse(
     origins["hisparse"] = given(launch.args.hisparse_config, default=HISPARSE)
     check_draft_tokens(drafting.num_draft_tokens)
     return hisparse(launch, layout, page)
+
+
+def unified_memory(
+    launch: Launch, layout: Layout, attention: Attention, origins: Origins
+) -> str | None:
+    """What refuses a unified pool once it is sized; CombinationError where that comes earlier."""
+    asked = launch.args.enable_unified_memory
+    origins["unified_memory"] = given(asked, default=SEPARATE)
+    if not asked:
+        return None
+    from kvplan.sizing.resolve.unified import check_unified, pool_problem
+
+    check_unified(launch, layout, attention.backends)
+    return pool_problem(launch, two_pools(launch))
 
 
 def settle_steps(launch: Launch, layout: Layout, origins: Origins) -> Steps:
@@ -192,6 +212,7 @@ def assemble(
         multimodal_reservation_mib=multimodal_mib(launch),
         hicache=host,
         hisparse=swap,
+        unified_memory=notes.unified_memory(launch),
         pool_refusal=lazy_problem(attention, drafting) or problem,
         not_modelled=notes.not_modelled(launch),
         warnings=notes.warnings(launch, attention.backends),

@@ -160,9 +160,9 @@ def test_an_origin_survives_json():
         ({}, dense("MuseSparkForConditionalGeneration"), ("post_capture_sizing",)),
         ({"post_capture_sizing": False}, dense("MuseSparkForConditionalGeneration"), ()),
         (
-            {"enable_unified_memory": True, "enable_int8_mamba_checkpoint": True},
+            {"enable_linear_replayssm": True, "enable_int8_mamba_checkpoint": True},
             hybrid(),
-            ("enable_unified_memory", "enable_int8_mamba_checkpoint"),
+            ("enable_linear_replayssm", "enable_int8_mamba_checkpoint"),
         ),
     ],
 )
