@@ -65,6 +65,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: int = 0
     schedule_policy: Literal["fcfs", "lpm"] | None = None
     schedule_conservativeness: Annotated[float, Meta(ge=0, le=1000)] | None = None
+    enable_mixed_chunk: bool | None = None
+    accept_len: Annotated[float, Meta(ge=1, le=4096)] | None = None  # tokens of a step with drafts
     radix_eviction_policy: Literal["lru", "lfu", "fifo", "filo", "mru", "slru"] | None = None
 
 

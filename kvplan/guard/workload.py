@@ -81,6 +81,10 @@ def choices_of(traffic: Traffic, scheduling: Mapping[str, Any]) -> Choices:
         traffic.radix_eviction_policy
         or scheduling.get("radix_eviction_policy")
         or engine.eviction_policy,
+        mixed_chunk=bool(
+            first_given(traffic.enable_mixed_chunk, scheduling.get("enable_mixed_chunk"), False)
+        ),
+        accept_len=traffic.accept_len,
     )
 
 

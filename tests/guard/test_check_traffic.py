@@ -122,6 +122,19 @@ def test_the_scheduler_is_that_of_the_written_launch(checked, result):
     assert checked(own)[1]["no_retractions"]["have"] == plain.num_retractions
 
 
+def test_drafts_bring_as_many_tokens_as_the_budget_assumes(checked):
+    text = BASE + "speculative: eagle3-llama-3.1-8b\nserver: {max_total_tokens: 60000}\n" + ALL
+    accepts = {
+        length: checked(text.replace("w.yaml}", f"w.yaml, accept_len: {length}}}"))[1]
+        for length in (1, 3)
+    }
+
+    assert accepts[1]["max_occupancy"]["have"] > accepts[3]["max_occupancy"]["have"]
+    code, budget = checked(BASE.replace("w.yaml}", "w.yaml, accept_len: 3}") + ALL)
+    assert code == 2
+    assert budget["error"]["problem"] == "an acceptance without drafts"
+
+
 def test_a_launch_that_does_not_start_replays_nothing(checked):
     code, found = checked(BASE + "server: {mem_fraction_static: 0.1}\n" + ALL)
 
