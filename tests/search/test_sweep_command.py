@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -206,6 +207,23 @@ def wait_until(true: Callable[[], bool], running: subprocess.Popen[str]) -> None
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_progress_is_shown_on_a_terminal_and_only_on_stderr(tmp_path: Path):
+    spec = tmp_path / "s.yaml"
+    spec.write_text(LARGE.replace("to: 4000", "to: 400"))
+    argv = [sys.executable, "-P", "-m", "kvplan", "sweep", str(spec), "--jobs", "1", "--limit", "0"]
+    terminal, end = pty.openpty()
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=end, text=True, timeout=120)
+        shown = os.read(terminal, 10_000).decode()
+    finally:
+        os.close(terminal)
+        os.close(end)
+
+    assert done.stdout.startswith("560 of 560 combinations start")
+    assert "140 of 560 · 140 start" in shown
+    assert shown.endswith("\r\x1b[K")
 
 
 def test_a_killed_parent_takes_its_workers_along(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kvplan.errors import CombinationError, InputError
 from kvplan.guard.figures import figures
 from kvplan.overrides import parse_override
 from kvplan.planner import PlanInputs, plan, read_inputs
+from kvplan.search.columns import find_result
 from kvplan.search.read_sweep import read_sweep
 from kvplan.search.rows import Planner
 from kvplan.sizing.capacity import capacity_at
@@ -192,3 +194,13 @@ def test_only_asked_columns_are_there(tmp_path: Path, name: str):
     )
 
     assert list(table(file)[0]) == list(dict.fromkeys(["gpu", "status", name, "tokens", "reason"]))
+
+
+def test_the_documented_results_are_columns():
+    page = (REPOSITORY / "docs" / "sweep.md").read_text()
+    rows = page.partition("| result | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert len(named) > 20
+    for name in named:
+        assert find_result(name.replace("_N", "_4096")) is not None, name

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections import deque
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,35 +86,40 @@ class Deadly:
 
 
 RAY_RUN = """
+    import subprocess
+    import sys
     from pathlib import Path
-    from kvplan.search.ray_cluster import RayCluster
-    from kvplan.search.read_sweep import read_sweep
-    from kvplan.search.resume import Journal, header_of
-    from kvplan.search.sweep import run_sweep
-    from kvplan.search.workers import InProcess
+    from kvplan.search.ray_cluster import import_ray
 
-    def rows_by(workers, jobs, file):
-        sweep = read_sweep(Path(file))
-        with Journal.fresh(None, header_of(sweep, "1")) as journal:
-            swept = run_sweep(sweep, workers, jobs, journal, lambda _: None)
-            return list(swept.rows()), swept.tally.counts, swept.tally.front
+    spec, folder = sys.argv[1], Path(sys.argv[2])
 
-    file = {file!r}
-    assert rows_by(RayCluster("local", 2), 2, file) == rows_by(InProcess(), 1, file)
-    print("the same rows")
+    def sweep(name, *flags):
+        argv = [sys.executable, "-P", "-m", "kvplan", "sweep", spec, "--quiet", *flags]
+        subprocess.run([*argv, "--output", str(folder / f"{name}.csv")], check=True)
+
+    sweep("here", "--jobs", "1")
+    sweep("local", "--jobs", "2", "--ray")
+    ray = import_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    sweep("running", "--ray", ray.get_runtime_context().gcs_address)
+    ray.shutdown()
 """
 
 
 @pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'kvplan-pools[ray]'")
-def test_a_local_ray_cluster_plans_the_rows_that_this_process_plans():
-    code = textwrap.dedent(RAY_RUN).format(file=str(PRESETS))
-
+def test_ray_plans_the_same_rows_on_a_cluster_of_its_own_and_on_a_running_one(tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=240
+        [sys.executable, "-P", "-c", textwrap.dedent(RAY_RUN), str(PRESETS), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == "the same rows\n"
+    assert len(set(done.stdout.splitlines())) == 1
+    here = (tmp_path / "here.csv").read_bytes()
+    assert (tmp_path / "local.csv").read_bytes() == here
+    assert (tmp_path / "running.csv").read_bytes() == here
 
 
 @pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'kvplan-pools[ray]'")
