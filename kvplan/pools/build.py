@@ -82,6 +82,11 @@ def build(
 def build_on(plan: Plan, pp_rank: int, dcp_rank: int, storage: Storage) -> Pools:
     """The pools of one rank on a storage."""
     stage = plan.stages[pp_rank]
+    if plan.resolved.request_ring is not None:
+        raise PoolError(
+            "rings of DeepSeek-V4 are not built from a plan",
+            hint="leave dsv4_unified_kv out to build its pools of pages",
+        )
     if stage.pool.unified is not None:
         raise PoolError(
             "a unified buffer is not built from a plan",

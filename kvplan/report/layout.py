@@ -72,7 +72,8 @@ def target_tensor(stage: Stage, tensor: TensorPlan) -> LaidTensor:
     if tensor.pool == "state":
         return LaidTensor(tensor, () if tensor.name == "free_slots" else stage.layers.linear)
     if compressed is not None:
-        ratio = {"c4": 4, "c128": 128}.get(tensor.pool)
+        window_of = 0 if stage.resolved.request_ring is not None else None
+        ratio = {"c4": 4, "c128": 128}.get(tensor.pool, window_of)
         layers = [each for each in stage.span if ratio in (None, compressed.ratios[each])]
         return LaidTensor(tensor, tuple(layers), window)
     return LaidTensor(tensor, kv_layers(stage, tensor), window)

@@ -37,7 +37,10 @@ def allocator_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     # where no layer is full, both sides are one list
     if two.full_tokens:
         yield table("full_free_pages", two.full_tokens // page_size)
-    yield table("sliding_free_pages", two.sliding_tokens // page_size)
+    resolved, sliding = planned.stage.resolved, two.sliding_tokens
+    if resolved.request_ring is not None:  # pages of a pool that is not there
+        sliding = int(two.full_tokens * resolved.swa_full_tokens_ratio)
+    yield table("sliding_free_pages", sliding // page_size)
     yield table("full_to_swa", (two.full_tokens or two.sliding_tokens) + page_size + 1)
 
 

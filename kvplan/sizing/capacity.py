@@ -55,7 +55,7 @@ def stage_bounds(plan: Plan, planned: StagePlan, context_tokens: int) -> Iterato
     elif pool.sliding is None or pool.sliding.full_tokens:
         yield "tokens", pool.tokens * plan.resolved.widths.attn_dcp // each
     side = pool.sliding or pool.compressed
-    if side is not None:
+    if side is not None and plan.resolved.request_ring is None:
         yield "sliding tokens", side.sliding_tokens // window_tokens(plan, context_tokens)
 
 

@@ -67,26 +67,39 @@ def stage_cell(stage: Stage) -> Cell:
     compressed, resolved = stage.model.compressed, stage.resolved
     assert compressed is not None
     counts = layer_counts(stage, compressed)
-    ratio = resolved.swa_full_tokens_ratio
-    terms = [
-        CellTerm("sliding KV", ratio * sliding_token_bytes(stage, compressed), f"ratio {ratio}")
-    ]
-    terms += [
+    token_bytes, share = compressed_token_bytes, resolved.swa_full_tokens_ratio
+    if resolved.request_ring is not None:
+        from kvplan.sizing.request_ring import full_token_bytes as token_bytes
+
+        share = 0
+    window = share * sliding_token_bytes(stage, compressed)
+    terms = [CellTerm("sliding KV", window, f"ratio {share}")] if share else []
+    latents = [
         CellTerm(
             f"c{each} KV",
-            compressed_token_bytes(stage, compressed, each) * counts[each],
+            token_bytes(stage, compressed, each) * counts[each],
             f"{counts[each]} layers of ratio {each}",
         )
         for each in (4, 128)
         if counts[each]
     ]
-    total = terms[0].num_bytes + sum(term.num_bytes for term in terms[1:])
-    if resolved.speculation.algorithm is not None:
-        layers = len(stage.span)
-        inflated = total * ((layers + DRAFT_LAYERS) / layers)
-        terms.append(CellTerm("draft KV", inflated - total, f"{DRAFT_LAYERS} of {layers} layers"))
-        total = inflated
+    # the engine's order of sums: its floats decide the last token
+    total = window + sum(term.num_bytes for term in latents)
+    terms += latents
+    inflation = draft_inflation(stage)
+    if inflation != 1:
+        formula = f"{DRAFT_LAYERS} of {len(stage.span)} layers"
+        terms.append(CellTerm("draft KV", total * inflation - total, formula))
+        total *= inflation
     return Cell(total, tuple(terms))
+
+
+def draft_inflation(stage: Stage) -> float:
+    """A draft worker's share of every byte: a layer more."""
+    if stage.resolved.speculation.algorithm is None:
+        return 1
+    layers = len(stage.span)
+    return (layers + DRAFT_LAYERS) / layers
 
 
 def request_slots(resolved: Resolved, max_running: int) -> int:
@@ -113,7 +126,12 @@ def split_budget(stage: Stage, budget_bytes: int) -> CompressedPools | Shortage:
     """All pools from the budget, after the rings of the running requests."""
     resolved = stage.resolved
     cell = stage_cell(stage).num_bytes
-    fixed = c128_state_bytes(stage, expected_requests(resolved, budget_bytes, cell))
+    requests = expected_requests(resolved, budget_bytes, cell)
+    fixed = c128_state_bytes(stage, requests)
+    if resolved.request_ring is not None:
+        from kvplan.sizing.request_ring import fixed_bytes
+
+        fixed += fixed_bytes(stage, requests)
     return resize(stage, int(max(budget_bytes - fixed, 0) / cell))
 
 
@@ -133,7 +151,7 @@ def resize(stage: Stage, tokens: int) -> CompressedPools | Shortage:
     page = resolved.page_size
     full = floor_page(tokens, page)
     sliding = floor_page(int(full * resolved.swa_full_tokens_ratio), page)
-    if compressed.window + page >= sliding:
+    if compressed.window + page >= sliding and resolved.request_ring is None:
         return window_too_wide(sliding, compressed.window, page)
     has_c4 = layer_counts(stage, compressed)[4]
     return CompressedPools(

@@ -23,6 +23,8 @@ def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     assert pools is not None
     assert compressed is not None
     counts = layer_counts(stage, compressed)
+    if stage.resolved.request_ring is not None:
+        yield from ring_latents(planned)
     sides = (
         ("sliding", len(stage.span), pools.sliding_tokens, 1),
         ("c4", counts[4], pools.c4_tokens, 4),
@@ -31,13 +33,33 @@ def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     for name, layers, tokens, ratio in sides:
         in_page = page // ratio
         shape = (ceil_div(tokens + page, in_page), latent_page_bytes(compressed, in_page))
-        if layers:
+        if layers and stage.resolved.request_ring is None:
             yield TensorPlan(name, "latent", layers, shape, "uint8")
     if counts[4]:
         in_page = page // 4
         rows = ceil_div(pools.full_tokens // 4 + page, in_page)
         row = in_page * index_key_bytes(compressed.index_head_dim, 1)
         yield TensorPlan("c4", "index_key", counts[4], (rows, row), "uint8")
+
+
+def ring_latents(planned: StagePlan) -> Iterator[TensorPlan]:
+    """A buffer a layer: the rings of all request rows, then the latents of its ratio."""
+    from kvplan.sizing.request_ring import FP8_ROW, layer_rows
+
+    stage, pools = planned.stage, planned.pool.compressed
+    compressed, requests = stage.model.compressed, planned.pool.requests.max_running
+    assert pools is not None
+    assert compressed is not None
+    for ratio, layers in sorted(layer_counts(stage, compressed).items()):
+        rows = layer_rows(stage, pools, requests, ratio)
+        name = f"c{ratio}" if ratio else "sliding"
+        if stage.resolved.request_ring == "bf16":
+            width = state_row_elems(compressed)
+            yield TensorPlan(name, "latent", layers, (rows, width), "bfloat16")
+            continue
+        yield TensorPlan(name, "latent", layers, (rows, FP8_ROW), "float8_e4m3fn")
+        rope = compressed.qk_rope_head_dim
+        yield TensorPlan(name, "rope", layers, (rows, rope), "bfloat16")
 
 
 def ring_tensors(planned: StagePlan) -> Iterator[TensorPlan]:

@@ -25,6 +25,9 @@ def draft_tensors(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
     if drafts is None or algorithm not in EAGLE_LIKE | BLOCK_DRAFTS:
         return
     page, dcp = plan.resolved.page_size, plan.resolved.widths.attn_dcp
+    if plan.resolved.request_ring is not None:
+        yield from ring_draft(plan, planned)
+        return
     if planned.pool.compressed is not None and stage.model.compressed is not None:
         pages = ceil_div(planned.pool.compressed.sliding_tokens + page, page)
         row = latent_page_bytes(stage.model.compressed, page)
@@ -38,6 +41,22 @@ def draft_tensors(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
         if layers > 0 and tokens:
             slots = (tokens * plan.resolved.logical_ratio + page) * dcp
             yield from pool_tensors(resolved, model, layers, slots, slides)
+
+
+def ring_draft(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
+    """DeepSeek-V4's draft layer in rings: fp8 as the target's, but bf16 for DSPARK."""
+    from kvplan.sizing.request_ring import FP8_ROW, ring_tokens
+
+    compressed, resolved = planned.stage.model.compressed, plan.resolved
+    assert compressed is not None
+    rows = plan.rows * ring_tokens(resolved, compressed.window)
+    rope = compressed.qk_rope_head_dim
+    if resolved.request_ring == "fp8" and resolved.speculation.algorithm != "DSPARK":
+        yield TensorPlan("draft KV", "latent", DRAFT_LAYERS, (rows, FP8_ROW), "float8_e4m3fn")
+        yield TensorPlan("draft KV", "rope", DRAFT_LAYERS, (rows, rope), "bfloat16")
+        return
+    width = compressed.qk_nope_head_dim + rope
+    yield TensorPlan("draft KV", "latent", DRAFT_LAYERS, (rows, width), "bfloat16")
 
 
 def draft_storage(resolved: Resolved) -> Resolved:

@@ -69,6 +69,10 @@ def cap_stage(stage: Stage, budget: Budget, profiled: Split, limit: int) -> Stag
         from kvplan.sizing.compressed import c128_state_slots
 
         compressed, ring_slots = split, c128_state_slots(stage.resolved, requests.max_running)
+        if stage.resolved.request_ring is not None:
+            from kvplan.sizing.request_ring import with_requests
+
+            compressed = with_requests(stage, split, requests.max_running)
     return StagePool(
         budget=budget,
         cell=pool_kind(stage).stage_cell(stage),

@@ -64,7 +64,7 @@ class GraphConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ServerArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A launch as it was asked for; None leaves an argument to the engine.
 
-    Sizes are in tokens, ratios plain, hicache_size in decimal GB a rank. The last three fields
+    Sizes are in tokens, ratios plain, hicache_size in decimal GB a rank. The last five fields
     are the engine's environment variables that change a size.
     """
 
@@ -180,6 +180,9 @@ class ServerArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     )
     allow_longer_context: bool | None = None  # SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN
     post_capture_sizing: bool | None = None  # SGLANG_ENABLE_POST_CAPTURE_KV_SIZING
+    # SGLANG_HACK_FLASHMLA_BACKEND=unified_kv_triton, on AMD
+    dsv4_unified_kv: bool | None = None
+    dsv4_unified_kv_fp8: bool | None = None  # SGLANG_DSV4_UNIFIED_KV_FP8, on gfx95
 
 
 def server_args(values: Mapping[str, Any], *, where: str = "server arguments") -> ServerArgs:

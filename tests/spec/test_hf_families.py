@@ -345,3 +345,8 @@ def test_a_thinker_nests_twice():
     )
 
     assert model.num_layers == 7
+
+
+def test_deepseek_v4_1_is_refused_by_its_type():
+    with pytest.raises(InputError, match="deepseek_v41 is not modelled"):
+        read("DeepseekV41ForCausalLM", "deepseek_v41", compress_ratios=[1, 2] * 6)

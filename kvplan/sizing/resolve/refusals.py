@@ -10,6 +10,7 @@ from kvplan.sizing.resolve.backends import Backends
 from kvplan.sizing.resolve.kv_dtype import FP4
 from kvplan.sizing.resolve.launch import BLACKWELL, Launch
 from kvplan.sizing.resolve.parallel import Layout
+from kvplan.spec.model import ModelSpec
 
 TRTLLM_MHA_FAMILIES = frozenset({"sm90", "sm100", "sm120"})
 TRTLLM_MLA_DTYPES = frozenset({"fp8_e4m3", "bf16", "auto"})
@@ -18,6 +19,7 @@ FP4_MLA = frozenset({"flashinfer", "trtllm_mla"})
 FP4_MHA = frozenset({"triton", "torch_native", "flex_attention", "trtllm_mha"})
 FP4_MHA_UNDER_FA4 = FP4_MHA - {"trtllm_mha"}
 NATIVE_FP4_SPECULATION = frozenset({"EAGLE", "EAGLE3", "NEXTN", "NGRAM"})
+MOST_RING_DRAFTS = 10
 NVFP4_PREFILL = {"flashinfer": "fp8_e4m3", "trtllm_mha": "nvfp4"}
 
 
@@ -59,6 +61,18 @@ def check_compressed(launch: Launch) -> None:
         raise CombinationError(
             f"DeepSeek-V4 speculates with speculative_eagle_topk 1, got {topk}",
             hint="set steps, topk 1 and draft tokens",
+        )
+
+
+def check_rings(model: ModelSpec, draft_tokens: int | None) -> None:
+    """A verify step writes all its drafts into the c4 ring of 16, which spans 8 tokens."""
+    compressed = model.compressed
+    if compressed is None or 4 not in compressed.ratios or draft_tokens is None:
+        return
+    if draft_tokens > MOST_RING_DRAFTS:
+        raise CombinationError(
+            f"DeepSeek-V4's compression state keeps {MOST_RING_DRAFTS} draft tokens, not {draft_tokens}",
+            hint="lower speculative_num_draft_tokens",
         )
 
 

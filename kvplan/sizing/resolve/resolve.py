@@ -17,7 +17,12 @@ from kvplan.sizing.resolve.launch import Launch, launch_of
 from kvplan.sizing.resolve.mem_fraction import after_backend, mem_fraction_static
 from kvplan.sizing.resolve.numbers import Setting
 from kvplan.sizing.resolve.parallel import Layout, parallel_layout
-from kvplan.sizing.resolve.sliding import full_tokens_ratio, ratio_stands, two_pools
+from kvplan.sizing.resolve.sliding import (
+    full_tokens_ratio,
+    ratio_stands,
+    request_ring,
+    two_pools,
+)
 from kvplan.sizing.resolve.speculative import running_requests, speculation
 from kvplan.sizing.resolved import Hicache, Hisparse, ParallelWidths, Resolved, Speculation
 from kvplan.spec.gpu import GpuSpec
@@ -88,6 +93,7 @@ def resolve(
         origins["overlap_schedule"] = OVERLAP_PIPELINE
     drafting, more = speculation(Setting(launch, layout, attention.backends, attention.page))
     origins.update(more)
+    refusals.check_rings(launch.model, drafting.max_draft_tokens)
     refusals.check_hisparse(launch, attention.radix)
     swap = hierarchical_sparse(launch, layout, attention.page, drafting, origins)
     unified_problem = unified_memory(launch, layout, attention, origins)
@@ -167,6 +173,7 @@ def assemble(
     if drafting.algorithm in ("DFLASH", "DSPARK"):
         draft_dtype = kv_dtype.draft_storage(launch, attention.dtype, dtype, reader)
     pools = two_pools(launch)
+    ring, origins["request_ring"] = request_ring(launch)
     problem = host_form_problem(launch, recipe, attention.page, pools) if host.enabled else None
     prefill, decode = attention.backends.pair
     return Resolved(
@@ -212,6 +219,7 @@ def assemble(
         multimodal_reservation_mib=multimodal_mib(launch),
         hicache=host,
         hisparse=swap,
+        request_ring=ring,
         unified_memory=notes.unified_memory(launch),
         pool_refusal=lazy_problem(attention, drafting) or problem,
         not_modelled=notes.not_modelled(launch),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from kvplan.errors import CombinationError
 from kvplan.sizing.provenance import GIVEN, Origin
 from kvplan.sizing.resolve import architectures as arch
 from kvplan.sizing.resolve.launch import Launch
 
 DEFAULT_RATIO = 0.8
 SMALL_RATIO = 0.1
+GFX95 = "MI35"  # cards whose fp8 the rings can store
 
 
 def full_tokens_ratio(launch: Launch) -> tuple[float, Origin]:
@@ -33,3 +37,20 @@ def two_pools(launch: Launch) -> bool:
 def ratio_stands(origin: Origin) -> bool:
     """Whether launch or model set the ratio, which the engine then takes for the operator's."""
     return origin.rule != "swa-ratio"
+
+
+def request_ring(launch: Launch) -> tuple[Literal["bf16", "fp8"] | None, Origin]:
+    """DeepSeek-V4's rings on AMD, which an environment variable turns on, and what their rows store."""
+    args = launch.args
+    if launch.model.compressed is None or launch.family != "hip" or not args.dsv4_unified_kv:
+        return None, Origin("default", "request-ring", "a sliding pool of pages")
+    if args.enable_hisparse:
+        raise CombinationError("HiSparse does not go with DeepSeek-V4's unified KV")
+    fp8 = bool(args.dsv4_unified_kv_fp8) and launch.gpu.name.startswith(GFX95)
+    disaggregated = args.disaggregation_mode in ("prefill", "decode")
+    if fp8 and disaggregated and (args.pp_size or 1) > 1:
+        raise CombinationError(
+            "fp8 rows of DeepSeek-V4's unified KV do not go with disaggregation in stages",
+            hint="set pp_size 1",
+        )
+    return ("fp8" if fp8 else "bf16"), GIVEN

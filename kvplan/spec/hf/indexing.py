@@ -74,6 +74,10 @@ def minimax_sparse(config: Config) -> Sparse | None:
 
 def deepseek_v4(config: Config) -> Compressed | None:
     """DeepSeek-V4: a compression ratio a layer; entries past the last layer are MTP layers."""
+    if config.text("model_type") == "deepseek_v41":
+        raise config.refuse(
+            "model_type", "deepseek_v41 is not modelled: its layers share compressed storage"
+        )
     layers, ratios = config.layers(), config.numbers("compress_ratios") or ()
     if len(ratios) < layers:
         raise config.refuse("compress_ratios", f"has {len(ratios)} entries for {layers} layers")
