@@ -6,20 +6,19 @@ from kvplan.replay.batch import Decode
 from kvplan.replay.running import Demand
 from kvplan.replay.scheduler import Scheduler
 
+NOTHING = Demand(0, 0)
+
 
 class CountingScheduler(Scheduler):
     """Decides as `Scheduler` does, and can take decode steps together that only change lengths."""
 
     def jump(self, at_most: int | None) -> int:
-        """Take the quiet steps ahead at once, if there are two or more; how many.
+        """Take the quiet steps ahead at once; how many there were.
 
         `at_most` is how many pass before the next arrival, if there is one.
         """
-        num_steps = self._quiet_steps(at_most)
-        if num_steps < 2:
-            return 0
-        num_steps, demand = self._affordable(num_steps)
-        if num_steps < 2:
+        num_steps, demand = self._affordable(self._quiet_steps(at_most))
+        if not num_steps:
             return 0
         running, store = self.running, self.store
         store.reclaim(demand.wanted_tokens)
@@ -51,6 +50,8 @@ class CountingScheduler(Scheduler):
 
     def _affordable(self, num_steps: int) -> tuple[int, Demand]:
         """As many of these steps as memory surely holds, the cache being given up."""
+        if num_steps <= 0:
+            return 0, NOTHING
         running = self.running
         num_pages = self.store.quiet_pages(len(running.sequences))
         demand = running.demand(num_steps)
@@ -63,4 +64,4 @@ class CountingScheduler(Scheduler):
                 fits = middle
             else:
                 fails = middle
-        return fits, running.demand(max(fits, 1))
+        return fits, running.demand(fits) if fits else NOTHING

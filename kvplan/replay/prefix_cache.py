@@ -103,7 +103,7 @@ class PrefixCache:
         self.evicted = 0
         self.root = Node(None, TokenKey(()), 0, 0, range(0))
         self._release = release
-        self._no_lock = Lock(self.root)
+        self.no_lock = Lock(self.root)
         self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
         self._clock = 0
 
@@ -140,7 +140,7 @@ class PrefixCache:
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
         if node is self.root:
-            return self._no_lock
+            return self.no_lock
         above = node
         while above.parent is not None:
             if not above.locks:
@@ -154,7 +154,7 @@ class PrefixCache:
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
-        if lock is self._no_lock:
+        if lock is self.no_lock:
             return
         node = lock.node
         while node.parent is not None:

@@ -25,9 +25,9 @@ STALLED = "never admitted: an empty pool has no room for it"
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """What one turn did: a step of the loop, or (`step` is None) decode steps taken together."""
+    """One step of the loop, and the decode steps behind it that were taken together with it."""
 
-    step: Step | None
+    step: Step
     num_steps: int
     start_ns: int
     duration_ns: int
@@ -56,7 +56,7 @@ class Replay:
         )
         self.meter = Meter(self.scheduler, floor_page(server.num_tokens, server.page_size))
         self.now_ns = 0
-        self._blanks = 0
+        self._num_blank = 0
         self._feed = Feed(requests)
 
     def __iter__(self) -> Iterator[Turn]:
@@ -68,41 +68,44 @@ class Replay:
                 self.now_ns = max(self.now_ns, feed.next_ns or 0)
             if feed.next_ns is not None and feed.next_ns <= self.now_ns:
                 self._take_arrivals()
-            turn = self._jump() or self._step()
+            turn = self._turn()
             yield turn
-            step = turn.step
-            idle = step is not None and step.batch is None and scheduler.is_idle()
+            idle = turn.step.batch is None and scheduler.is_idle()
 
-    def _step(self) -> Turn:
-        step = self.scheduler.step()
-        start, duration = self.now_ns, self._duration(step)
-        self.now_ns += duration
+    def _turn(self) -> Turn:
+        start, step = self.now_ns, self.scheduler.step()
+        self.now_ns += self._duration(step)
         self.meter.step(step, start)
         for sequence in step.finished + step.aborted:
             if sequence.session is not None:
                 self._feed.answered(sequence.session, self.now_ns)
-        self._blanks = self._blanks + 1 if step.batch is None else 0
-        if self._blanks > 1 and not self.scheduler.is_idle():
-            # the first blank turn may have freed something; the second had nothing to wait for
-            self._reject(self.scheduler.drop_head(), STALLED)
-        return Turn(step, 1, start, duration)
+        num_steps = 1
+        if step.batch is None:
+            self._unblock()
+        else:
+            self._num_blank = 0
+            num_steps += self._jump()
+        return Turn(step, num_steps, start, self.now_ns - start)
 
-    def _jump(self) -> Turn | None:
-        """Quiet decode steps up to the next event, if there are at least two."""
+    def _jump(self) -> int:
+        """Take quiet decode steps up to the next event together; how many."""
         scheduler = self.scheduler
         if not isinstance(scheduler, CountingScheduler):
-            return None
-        step_ns = self.assumptions.decode_ns
-        next_ns = self._feed.next_ns
+            return 0
+        step_ns, next_ns = self.assumptions.decode_ns, self._feed.next_ns
         num_steps = scheduler.jump(
             None if next_ns is None else ceil_div(next_ns - self.now_ns, step_ns)
         )
-        if not num_steps:
-            return None
-        start, duration = self.now_ns, num_steps * step_ns
-        self.now_ns += duration
-        self.meter.jump(num_steps)
-        return Turn(None, num_steps, start, duration)
+        if num_steps:
+            self.now_ns += num_steps * step_ns
+            self.meter.jump(num_steps)
+        return num_steps
+
+    def _unblock(self) -> None:
+        """A blank turn may have freed something; a second one had nothing left to wait for."""
+        self._num_blank += 1
+        if self._num_blank > 1 and not self.scheduler.is_idle():
+            self._reject(self.scheduler.drop_head(), STALLED)
 
     def _duration(self, step: Step) -> int:
         if step.batch is None:

@@ -82,6 +82,8 @@ class SlidingPrefixCache(PrefixCache):
         return Inserted(prefix_len, node)
 
     def lock(self, node: Node) -> Lock:
+        if node is self.root:
+            return self.no_lock
         super().lock(node)
         start = node.stop
         for above in upwards(node):
@@ -96,6 +98,8 @@ class SlidingPrefixCache(PrefixCache):
         return Lock(node, start)
 
     def unlock(self, lock: Lock) -> None:
+        if lock is self.no_lock:
+            return
         for node in upwards(lock.node):
             if node.stop <= lock.window_start:
                 break

@@ -60,6 +60,8 @@ class StatePrefixCache(PrefixCache):
         return Kept(node, took_state=True)
 
     def lock(self, node: Node) -> Lock:
+        if node is self.root:
+            return self.no_lock
         if not node.state_locks and node.state is not None:
             self.evictable_states -= 1
             self._states.drop(node)
@@ -67,6 +69,8 @@ class StatePrefixCache(PrefixCache):
         return super().lock(node)
 
     def unlock(self, lock: Lock) -> None:
+        if lock is self.no_lock:
+            return
         node = lock.node
         node.state_locks -= 1
         if not node.state_locks and node.state is not None:

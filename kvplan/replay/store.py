@@ -105,7 +105,8 @@ class KvStore:
             self.memory.write_row(sequence, above.start, above.slots)
             above = above.parent
         self.cache.unlock(sequence.lock)
-        sequence.lock = self.cache.lock(node)
+        # one that has finished holds nothing any longer
+        sequence.lock = self.cache.no_lock if sequence.finished else self.cache.lock(node)
         sequence.protected_len = node.stop
         sequence.counted_len = max(sequence.counted_len, node.stop)
 
