@@ -67,6 +67,7 @@ class Written(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    scheduling: Mapping[str, Any] = MappingProxyType({})  # what decides a replay but no size
 
 
 class LaunchOptions(msgspec.Struct, frozen=True):
@@ -91,6 +92,7 @@ class Asked(msgspec.Struct, frozen=True):
     launch: Launch
     ignored: tuple[str, ...]
     warnings: tuple[str, ...]
+    scheduling: Mapping[str, Any] = MappingProxyType({})
 
 
 def memory_inputs(
@@ -143,6 +145,7 @@ def read_launch_options(options: LaunchOptions) -> Asked:
         launch,
         (*written.ignored, *direct.ignored),
         (*written.warnings, *direct.warnings, *unmodelled_notes(written, direct)),
+        {**written.scheduling, **direct.scheduling},
     )
 
 
@@ -182,7 +185,8 @@ def direct_flags(flags: Sequence[str]) -> Written:
     if read.warnings:
         first = read.warnings[0]
         raise InputError(first.text, hint=first.hint)
-    return from_fields(read.sizing, read.ignored, tuple(read.unmodelled), ())
+    direct = from_fields(read.sizing, read.ignored, tuple(read.unmodelled), ())
+    return msgspec.structs.replace(direct, scheduling=read.scheduling)
 
 
 def written_launch(options: LaunchOptions) -> Written:
@@ -201,7 +205,7 @@ def written_launch(options: LaunchOptions) -> Written:
     warnings = tuple(f"{remark.where}: {remark.text}" for remark in launch.warnings)
     unknown = tuple(f"'{name}' is known only when it runs" for name in launch.unresolved)
     written = from_fields(launch.args, launch.ignored, tuple(launch.unmodelled), warnings + unknown)
-    return msgspec.structs.replace(written, model=launch.model_path)
+    return msgspec.structs.replace(written, model=launch.model_path, scheduling=launch.scheduling)
 
 
 def from_fields(

@@ -8,7 +8,7 @@ import typer
 from kvplan.planner import plan
 from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
 from kvplan.replay.run import ReplayOptions
-from kvplan.replay.settings import read_choices
+from kvplan.replay.settings import launch_choices, not_modelled
 from kvplan.replay.trace import Session, Traced
 from kvplan.replay.trace import trace as replay_file
 from kvplan.replay.workloads.options import ReadOptions
@@ -59,10 +59,6 @@ def trace(
     max_new: own.MaxNew = "exact",
     tpot: own.Tpot = 20.0,
     prefill_rate: own.PrefillRate = 20_000.0,
-    schedule_policy: own.SchedulePolicy = "fcfs",
-    schedule_conservativeness: own.Conservativeness = 1.0,
-    radix_eviction_policy: own.EvictionPolicy = "lru",
-    enable_mixed_chunk: own.MixedChunk = False,
     accept_len: own.AcceptLen = None,
     fail_on: own.FailOn = None,
     record: own.Record = None,
@@ -93,27 +89,20 @@ def trace(
             seed=seed,
         ),
     )
-    replay_options = ReplayOptions(
-        assumptions=own.assumptions(max_new, tpot, prefill_rate),
-        choices=read_choices(
-            schedule_policy,
-            schedule_conservativeness,
-            radix_eviction_policy,
-            mixed_chunk=enable_mixed_chunk,
-            accept_len=accept_len,
-        ),
-        limit=limit,
-    )
+    assumptions = own.assumptions(max_new, tpot, prefill_rate)
     memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
     asked = options.read_launch_options(
         options.LaunchOptions(
             words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
         )
     )
+    interval = asked.launch.args.mamba_track_interval
+    choices = launch_choices(asked.scheduling, accept_len, interval)
     planned = plan(asked.launch)
     if isinstance(planned.outcome, NoStart):
         print(f"does not start: {planned.outcome.shortage.problem}")
         raise typer.Exit(1)
+    replay_options = ReplayOptions(assumptions=assumptions, choices=choices, limit=limit)
     with stoppable() as stop, screen(live, color=not no_color) as watching:
         session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
         traced = replay_file(session, arrivals, pools)
@@ -124,7 +113,11 @@ def trace(
         traced.workload,
         conditions=conditions,
         assumed=notes,
-        warnings=(*planned.outcome.resolved.warnings, *asked.warnings),
+        warnings=(
+            *planned.outcome.resolved.warnings,
+            *asked.warnings,
+            *not_modelled(asked.scheduling),
+        ),
     )
     show(report, json=json, output=output, quiet=quiet, color=not no_color)
     if traced.outcome.was_stopped:

@@ -66,16 +66,6 @@ Tpot = Annotated[float, typer.Option("--tpot", help="Milliseconds of a decode st
 PrefillRate = Annotated[
     float, typer.Option("--prefill-rate", help="Prompt tokens computed a second.")
 ]
-SchedulePolicy = Annotated[str, typer.Option("--schedule-policy", help="fcfs or lpm.")]
-Conservativeness = Annotated[
-    float, typer.Option("--schedule-conservativeness", help="As the server's flag.")
-]
-EvictionPolicy = Annotated[
-    str, typer.Option("--radix-eviction-policy", help="lru, lfu, fifo, filo, mru or slru.")
-]
-MixedChunk = Annotated[
-    bool, typer.Option("--enable-mixed-chunk", help="Decode in prefill steps, too.")
-]
 AcceptLen = Annotated[
     float | None,
     typer.Option("--accept-len", help="Tokens that a step with drafts brings; default 2."),

@@ -8,6 +8,7 @@ import msgspec
 
 from kvplan.replay.replay import Replay, Turn
 from kvplan.replay.sliding_store import SlidingStore
+from kvplan.replay.state_store import StateStore
 
 BINS = 1000  # percentiles are told to a thousandth of the pool
 
@@ -109,6 +110,8 @@ def gauges_of(replay: Replay) -> list[Gauge]:
     gauges = [Gauge(name, "tokens", capacity, full)]
     if isinstance(store, SlidingStore):
         gauges.append(sliding_gauge(store))
+    if isinstance(store, StateStore):
+        gauges.append(state_gauge(store))
     return [*gauges, Gauge("request rows", "rows", server.num_rows, rows)]
 
 
@@ -120,3 +123,13 @@ def sliding_gauge(store: SlidingStore) -> Gauge:
         return capacity - store.memory.sliding_available() - store.cache.evictable_sliding
 
     return Gauge("sliding KV", "tokens", capacity, sliding)
+
+
+def state_gauge(store: StateStore) -> Gauge:
+    """The state slots of a server with recurrent states."""
+    capacity = store.pool.num_slots
+
+    def states() -> int:
+        return capacity - store.reachable_states()
+
+    return Gauge("recurrent states", "slots", capacity, states)

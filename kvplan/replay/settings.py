@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import msgspec
 
 from kvplan.errors import InputError, did_you_mean
 from kvplan.replay.eviction import policy_named
-from kvplan.replay.server import Server, SlidingPool, Speculation
+from kvplan.replay.server import Server, SlidingPool, Speculation, StatePool
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.recurrent import tracking_slots
+from kvplan.sizing.resolve.mamba import DEFAULT_TRACK_INTERVAL, STATE_CHUNK
+from kvplan.sizing.state_tensors import physical_slots, tracks
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,9 +27,14 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     eviction_policy: str = "lru"
     mixed_chunk: bool = False
     accept_len: float | None = None
+    track_interval: int | None = None  # mamba_track_interval; None: the engine's default
 
 
 POLICIES = ("fcfs", "lpm")
+MODELLED = (
+    *("schedule_policy", "schedule_conservativeness", "radix_eviction_policy"),
+    *("enable_mixed_chunk", "disable_chunked_prefix_cache"),
+)
 MAX_CONSERVATIVENESS = 1000.0
 ACCEPT_LEN = 2.0  # tokens that a step with drafts brings, where nothing is said
 
@@ -55,6 +64,30 @@ def read_choices(
     )
 
 
+def launch_choices(
+    scheduling: Mapping[str, Any], accept_len: float | None, track_interval: int | None
+) -> Choices:
+    """Choices from a launch's server arguments by field name; those not modelled are left out."""
+    engine = Choices()
+    choices = read_choices(
+        scheduling.get("schedule_policy", engine.schedule_policy),
+        scheduling.get("schedule_conservativeness", engine.conservativeness),
+        scheduling.get("radix_eviction_policy", engine.eviction_policy),
+        mixed_chunk=bool(scheduling.get("enable_mixed_chunk", False)),
+        accept_len=accept_len,
+    )
+    return msgspec.structs.replace(choices, track_interval=track_interval)
+
+
+def not_modelled(scheduling: Mapping[str, Any]) -> tuple[str, ...]:
+    """Server arguments that would change a replay in ways that no rule covers."""
+    return tuple(
+        f"'{field}' changes the schedule in ways that the replay does not model"
+        for field in scheduling
+        if field not in MODELLED
+    )
+
+
 def server_of(plan: Plan, choices: Choices | None = None) -> Server:
     """One DP rank of a planned launch, as its scheduler sees it; sizes in tokens.
 
@@ -78,8 +111,25 @@ def server_of(plan: Plan, choices: Choices | None = None) -> Server:
         conservativeness=choices.conservativeness,
         overlap=resolved.overlap_schedule,
         sliding=sliding_side(plan),
+        states=state_slots(plan, choices.track_interval),
         speculation=speculation(plan, choices.accept_len),
         mixed_chunk=choices.mixed_chunk,
+    )
+
+
+def state_slots(plan: Plan, track_interval: int | None) -> StatePool | None:
+    """Slots of recurrent state, the least of all stages that have some."""
+    pools = [
+        physical_slots(plan, stage) for stage in plan.stages if stage.pool.budget.state is not None
+    ]
+    if plan.model.linear is None or not pools:
+        return None
+    page, tracked = plan.reserves.alloc_page_size, tracks(plan.resolved)
+    return StatePool(
+        num_slots=min(pools),
+        tracking_slots=tracking_slots(plan.resolved) if tracked else 0,
+        grid=max(STATE_CHUNK, page) if tracked else 1,
+        interval=track_interval or DEFAULT_TRACK_INTERVAL,
     )
 
 
@@ -107,4 +157,10 @@ def sliding_side(plan: Plan) -> SlidingPool | None:
             f"every layer of '{plan.model.name}' slides: such pools are not replayed",
             hint="'kvplan size' says what they hold",
         )
-    return SlidingPool(window=reach.window, num_tokens=min(s.sliding_tokens for s in present))
+    num_tokens, page = min(s.sliding_tokens for s in present), plan.reserves.alloc_page_size
+    if num_tokens < page:
+        raise InputError(
+            f"the sliding pool of {num_tokens:,} tokens holds no page of {page:,}",
+            hint="'kvplan fit' finds launches with more memory",
+        )
+    return SlidingPool(window=reach.window, num_tokens=num_tokens)

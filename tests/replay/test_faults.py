@@ -10,6 +10,7 @@ import torch
 
 from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
+from kvplan.pools.slot_tensors import reset_parts
 from kvplan.replay.pools import assembly, build
 from kvplan.replay.pools.watched import Watcher
 from kvplan.replay.workloads.events import open_events, write_events
@@ -138,17 +139,50 @@ def test_a_recorded_prefix_passes_once_the_fault_is_mended(kvplan, monkeypatch, 
     assert kvplan(*LAUNCH, "--workload", file, "-q")[0] == 0
 
 
+HYBRID = (
+    "trace", "qwen3-next-80b-a3b", "--gpu", "h200", "--tp", "2", "--device", "cpu", "--kv-scale",
+    "--max-total-tokens", "16384", "--max-running-requests", "8", "--context-length", "8192",
+    "--max-mamba-cache-size", "48",
+)  # fmt: skip
+
+
+@pytest.fixture
+def stale_states(monkeypatch):
+    """From the 20th time on, a slot of recurrent state keeps its short convolution's windows."""
+    times = 0
+
+    def forgetful(parts, slots):
+        nonlocal times
+        times += 1
+        reset_parts(parts[1:] if times > 20 else parts, slots)
+
+    monkeypatch.setattr("kvplan.pools.recurrent.reset_parts", forgetful)
+
+
+@pytest.mark.usefixtures("stale_states")
+def test_a_stale_state_slot_is_caught(kvplan, tmp_path):
+    file = tmp_path / "failing.jsonl"
+    report = traced(kvplan, *HYBRID, *CHAT, "--shrink", "--record", file)
+
+    found = report["violation"]
+    assert re.fullmatch(r"state slot \d+ still has a stale conv", found["text"])
+    assert found["request"] is not None
+    assert 0 < found["slot"] <= 48
+    assert report["violation"]["shortest_failing_operations"] == len(list(open_events(file)))
+
+
 class Vandal(Watcher):
     """Flips one byte of the KV of the 40th new slot or later, the next time something grows."""
 
     def __init__(self, buffer):
         self.buffer = buffer.view(torch.uint8).reshape(len(buffer), -1)
         self.num_grown = 0
+        self.translate = lambda slots: slots
 
     def grown(self, growth):
         self.num_grown += 1
         if self.num_grown == 40:
-            self.buffer[int(growth.slots[0]), 3] ^= 1
+            self.buffer[int(self.translate(growth.device_slots)[0]), 3] ^= 1
 
 
 @pytest.mark.parametrize("launch", [LAUNCH, SLIDING])
@@ -163,9 +197,7 @@ def test_one_foreign_byte_fails_the_replay(kvplan, monkeypatch, launch):
         vandal = Vandal(buffer)
         translate = getattr(pools.kv, "translate", None)
         if translate is not None and pools.kv.layers[layer][1]:
-            vandal.grown = lambda growth: Vandal.grown(
-                vandal, growth._replace(slots=translate(growth.device_slots).numpy())
-            )
+            vandal.translate = translate
         made.memory.watchers.append(vandal)
         return made
 

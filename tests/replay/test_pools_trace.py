@@ -19,6 +19,11 @@ FAMILIES = {
     "latent": ("deepseek-v2-lite", "h100"),
     "sliding": ("gpt-oss-20b", "h100", "--page-size", "16"),
     "index keys": ("deepseek-v3.2", "b200", "--tp", "8"),
+    "recurrent": ("qwen3-next-80b-a3b", "h200", "--tp", "2", "--max-mamba-cache-size", "96"),
+    "recurrent without overlap": (
+        "falcon-h1-7b-instruct", "h100", "--disable-overlap-schedule",
+        "--max-mamba-cache-size", "64",
+    ),
     "compressed": ("deepseek-v4-flash", "b200", "--tp", "8"),
     "context ranks": ("deepseek-v3", "b200", "--tp", "8", "--dcp-size", "4", "--page-size", "64"),
     "no cache": ("llama-3.1-8b", "h100", "--disable-radix-cache", "--page-size", "4"),

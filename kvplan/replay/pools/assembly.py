@@ -12,6 +12,7 @@ from kvplan.replay.pools.books import Books
 from kvplan.replay.pools.build import plan_memory
 from kvplan.replay.pools.devices import Place
 from kvplan.replay.pools.doors import Door, doors_of
+from kvplan.replay.pools.plan_states import PlanStateMemory, StateBooks
 from kvplan.replay.pools.recorder import Recorder
 from kvplan.replay.pools.stamps import Stamper
 from kvplan.replay.pools.watched import WatchedMemory
@@ -52,7 +53,8 @@ def assemble(
     inner = plan_memory(server, pools, place.backend)
     memory = WatchedMemory(inner)
     books = Books(inner.allocator)
-    auditor = Auditor(memory, books, options.verify_every)
+    states = StateBooks(inner) if isinstance(inner, PlanStateMemory) else None
+    auditor = Auditor(memory, books, options.verify_every, states)
     reserve = ReserveRule(
         pools.plan.reserves.alloc_reserve_per_decode,
         server.page_size,
@@ -61,6 +63,7 @@ def assemble(
     recorder = None if write is None else Recorder(books, write)
     # the recorder names what is freed by the books, so it hears of it first
     memory.watchers += [*([recorder] if recorder else []), books, auditor, reserve]
+    memory.watchers += [states] if states else []
     stamper = None
     if options.stamp:
         stamper = Stamper(memory, stamp_doors(pools))

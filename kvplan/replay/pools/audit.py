@@ -13,6 +13,7 @@ from kvplan.replay import checks
 from kvplan.replay.checks import Broken
 from kvplan.replay.pools.books import Books
 from kvplan.replay.pools.memory import PoolMemory
+from kvplan.replay.pools.plan_states import StateBooks
 from kvplan.replay.pools.watched import Growth, Ints, Tenancy, WatchedMemory, Watcher, on_host
 from kvplan.replay.prefix_cache import Node
 from kvplan.replay.replay import Replay, Turn
@@ -26,8 +27,11 @@ class Auditor(Watcher):
     Without a replay there is no tree, and only the books say who owns what.
     """
 
-    def __init__(self, memory: WatchedMemory, books: Books, every: int) -> None:
+    def __init__(
+        self, memory: WatchedMemory, books: Books, every: int, states: StateBooks | None = None
+    ) -> None:
         self.num_audits = 0
+        self._states = states
         self._memory = memory
         self._books = books
         self._every = every
@@ -80,6 +84,7 @@ class Auditor(Watcher):
             yield from self._books.findings(allocator.free_pages())
         if self._root is not None:
             yield from self._holders(self._root)
+            yield from self._state_holders(self._root)
         for text in (*allocator.verify_accounting(), *inner.rows.verify_accounting()):
             yield Broken(checks.LISTS, text)
         yield from self._generations(inner)
@@ -119,6 +124,16 @@ class Auditor(Watcher):
             held[own] = True
         yield from self._unheld(held)
 
+    def _state_holders(self, root: Node) -> Iterator[Broken]:
+        """State slots of live requests and of the tree; the rows' maps follow them."""
+        if self._states is None:
+            return
+        held = [int(node.state[0]) for node in nodes_below(root) if node.state is not None]
+        for tenancy in self._memory.tenancies.values():
+            held += [int(slots[0]) for slots in tenancy.sequence.states]
+            self._states.memory.map_states(tenancy.sequence)
+        yield from self._states.findings(held)
+
     def _unheld(self, held: NDArray[np.bool_]) -> Iterator[Broken]:
         """Pages that are owned and in no row or node, or the other way round."""
         owned = self._books.owner != 0
@@ -139,11 +154,17 @@ class Auditor(Watcher):
 
     def _tree_pages(self, root: Node) -> Iterator[Ints]:
         """Pages of each node of the prefix tree."""
-        waiting = list(root.children.values())
-        while waiting:
-            node = waiting.pop()
-            waiting += node.children.values()
+        for node in nodes_below(root):
             yield on_host(node.slots[:: self._memory.page_size]) // self._memory.page_size
+
+
+def nodes_below(root: Node) -> Iterator[Node]:
+    """Every node of a prefix tree."""
+    waiting = list(root.children.values())
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children.values()
+        yield node
 
 
 class ReserveRule(Watcher):

@@ -11,10 +11,12 @@ from kvplan.allocators.slots import StateSlotAllocator
 from kvplan.allocators.token import TokenAllocator
 from kvplan.pools.build import Pools
 from kvplan.pools.compressed import CompressedPool
+from kvplan.pools.hybrid_rows import HybridRequestRows
 from kvplan.pools.rows import RequestRows
 from kvplan.pools.sliding import SwaPool
 from kvplan.pools.storage import Storage
 from kvplan.replay.pools.memory import PoolMemory
+from kvplan.replay.pools.plan_states import PlanStateMemory
 from kvplan.replay.pools.sliding import SlidingPoolMemory
 from kvplan.replay.pools.states import StatePoolMemory
 from kvplan.replay.server import Server
@@ -34,6 +36,10 @@ def plan_memory(
 ) -> PoolMemory:
     """Memory over the pools of a plan; those with a window learn the allocator's mapping."""
     memory = memory_over(server, pools.rows, pools.kv.storage.device, backend)
+    if server.states is not None:
+        assert isinstance(pools.rows, HybridRequestRows)
+        assert not isinstance(memory.allocator, SlidingAllocator)
+        return PlanStateMemory(memory.allocator, pools.rows)
     if isinstance(memory.allocator, SlidingAllocator):
         assert isinstance(pools.kv, SwaPool | CompressedPool)
         pools.kv.register_mapping(memory.allocator.full_to_swa)

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvplan.errors import TraceError
+from kvplan.errors import ReplayViolation, TraceError
 from kvplan.replay.keys import BlockKey
+from kvplan.replay.pools.sliding import SlidingPoolMemory
+from kvplan.replay.pools.states import StatePoolMemory
 from kvplan.replay.pools.watched import Growth, WatchedMemory, Watcher
 from kvplan.replay.prefix_cache import PrefixCache
 from kvplan.replay.sequence import Part, Sequence
@@ -21,6 +23,7 @@ from kvplan.replay.workloads.operations import (
     Extend,
     Follow,
     Free,
+    FreeStates,
     Leave,
     Move,
     Operation,
@@ -28,6 +31,7 @@ from kvplan.replay.workloads.operations import (
     Reserve,
     Side,
     Span,
+    TakeState,
 )
 
 
@@ -85,6 +89,7 @@ class Player:
         self._device = memory.inner.allocator.device
         self._sequences: dict[str, Sequence] = {}
         self._cached: list[str] = []  # requests that left tokens behind, the first first
+        self._states: dict[int, Tensor] = {}
         self._group: ExitStack | None = None
         self._root = PrefixCache(1, lambda _: None).root
         memory.watchers.append(self._pages)
@@ -96,6 +101,8 @@ class Player:
             Follow: self._follow,
             Release: self._release,
             Move: self._move,
+            TakeState: self._take_state,
+            FreeStates: self._free_states,
             Leave: self._leave,
             Free: self._free,
             Evict: self._evict,
@@ -160,8 +167,26 @@ class Player:
             self._group = None
 
     def _move(self, operation: Move) -> None:
+        if not isinstance(self._memory.inner, SlidingPoolMemory):
+            raise TraceError("the launch has no sliding pool")
         kept, incoming = self._pages.slots(operation.kept), self._pages.slots(operation.incoming)
         self._memory.move_sliding(self._tensor(kept), self._tensor(incoming))
+
+    def _take_state(self, operation: TakeState) -> None:
+        self._refuse_states()
+        slots = self._memory.alloc_state()
+        if slots is None:
+            raise ReplayViolation("no state slot is left")
+        self._states[operation.state] = slots
+
+    def _free_states(self, operation: FreeStates) -> None:
+        self._refuse_states()
+        for state in operation.states:
+            self._memory.free_states(self._states.pop(state))
+
+    def _refuse_states(self) -> None:
+        if not isinstance(self._memory.inner, StatePoolMemory):
+            raise TraceError("the launch has no recurrent states")
 
     def _leave(self, operation: Leave) -> None:
         for name in operation.requests:
@@ -187,6 +212,8 @@ class Player:
         slots = self._tensor(self._pages.slots(spans))
         if not len(slots):
             return
+        if side != "both" and not isinstance(self._memory.inner, SlidingPoolMemory):
+            raise TraceError("the launch has no sliding pool")
         match side:
             case "both":
                 self._memory.free(slots)

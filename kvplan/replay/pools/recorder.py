@@ -14,6 +14,7 @@ from kvplan.replay.workloads.operations import (
     Decode,
     Extend,
     Follow,
+    FreeStates,
     Leave,
     Move,
     Operation,
@@ -21,6 +22,7 @@ from kvplan.replay.workloads.operations import (
     Reserve,
     Side,
     Spans,
+    TakeState,
 )
 
 
@@ -37,6 +39,8 @@ class Recorder(Watcher):
         self._sink = write
         self._step = 0
         self._grouped: list[tuple[Spans, Side]] | None = None
+        self._states: dict[int, int] = {}  # slot -> what it is called
+        self._num_states = 0
 
     def attach(self, run: Replay, total: int | None) -> None:
         """Steps count from 0."""
@@ -80,6 +84,15 @@ class Recorder(Watcher):
     def moved(self, kept: Tensor, incoming: Tensor) -> None:
         books = self._books
         self._write(Move(kept=books.spans(kept), incoming=books.spans(incoming), step=self._step))
+
+    def state_taken(self, slots: Tensor) -> None:
+        self._num_states += 1
+        self._states[int(slots[0])] = self._num_states
+        self._write(TakeState(state=self._num_states, step=self._step))
+
+    def states_freed(self, slots: Tensor) -> None:
+        states = tuple(self._states.pop(slot) for slot in slots.tolist())
+        self._write(FreeStates(states=states, step=self._step))
 
     def grouped(self, *, opens: bool) -> None:
         if opens:

@@ -14,6 +14,7 @@ from torch import Tensor
 from kvplan.replay.pools.latency import Latencies
 from kvplan.replay.pools.memory import PoolMemory
 from kvplan.replay.pools.sliding import SlidingPoolMemory
+from kvplan.replay.pools.states import StatePoolMemory
 from kvplan.replay.sequence import Part
 from kvplan.replay.sequence import Sequence as Request
 from kvplan.replay.workloads.operations import Side
@@ -65,7 +66,7 @@ class Growth(NamedTuple):
 
 
 class Watcher:
-    """Hears of every change once it has been made; `leaving` and `freed` come before it."""
+    """Hears of every change once it has been made; `leaving` and what is freed come before it."""
 
     def opened(self, tenancy: Tenancy, prefix: list[Tensor]) -> None:
         """A row starts with slots of the prefix cache."""
@@ -84,6 +85,12 @@ class Watcher:
 
     def moved(self, kept: Tensor, incoming: Tensor) -> None:
         """The sliding slots of the incoming full slots stand beside the kept ones now."""
+
+    def state_taken(self, slots: Tensor) -> None:
+        """One slot of recurrent state went out."""
+
+    def states_freed(self, slots: Tensor) -> None:
+        """Slots of recurrent state are about to go back."""
 
     def grouped(self, *, opens: bool) -> None:
         """Frees from here on take effect together, or took effect."""
@@ -110,6 +117,8 @@ class WatchedMemory:
         if isinstance(inner, SlidingPoolMemory):
             self.full_available = inner.full_available
             self.sliding_available = inner.sliding_available
+        if isinstance(inner, StatePoolMemory):
+            self.available_states = inner.available_states
 
     def open_row(self, sequence: Request, prefix: Sequence[Tensor]) -> None:
         self.inner.open_row(sequence, prefix)
@@ -182,6 +191,18 @@ class WatchedMemory:
         for watcher in self.watchers:
             watcher.moved(kept, incoming)
 
+    def alloc_state(self) -> Tensor | None:
+        slots = self._states().alloc_state()
+        if slots is not None:
+            for watcher in self.watchers:
+                watcher.state_taken(slots)
+        return slots
+
+    def free_states(self, slots: Tensor) -> None:
+        for watcher in self.watchers:
+            watcher.states_freed(slots)
+        self._states().free_states(slots)
+
     @contextmanager
     def free_group(self) -> Iterator[None]:
         with self.inner.free_group():
@@ -200,6 +221,9 @@ class WatchedMemory:
 
     def _sliding(self) -> SlidingPoolMemory:
         return cast(SlidingPoolMemory, self.inner)
+
+    def _states(self) -> StatePoolMemory:
+        return cast(StatePoolMemory, self.inner)
 
     def _tell_of_parts(
         self, kind: Literal["extend", "reserve"], parts: Sequence[Part], slots: Tensor

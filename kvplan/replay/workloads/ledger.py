@@ -12,12 +12,14 @@ from kvplan.replay.workloads.operations import (
     Extend,
     Follow,
     Free,
+    FreeStates,
     Leave,
     Move,
     Operation,
     Release,
     Reserve,
     Span,
+    TakeState,
 )
 from kvplan.replay.workloads.rows import INCONSISTENT, MAX_TOKENS, BadRow, shown
 
@@ -28,6 +30,7 @@ class Ledger:
     def __init__(self) -> None:
         self.seq_lens: dict[str, int] = {}
         self.left: dict[str, int] = {}
+        self.states: set[int] = set()
         self._takers: dict[type[Operation], Callable[[Any], None]] = {
             Alloc: self.alloc,
             Extend: self.extend,
@@ -36,6 +39,8 @@ class Ledger:
             Follow: self.follow,
             Release: self.release,
             Move: self.move,
+            TakeState: self.take_state,
+            FreeStates: self.free_states,
             Leave: self.leave,
             Free: self.free,
             Evict: lambda _: None,
@@ -124,6 +129,17 @@ class Ledger:
 
     def move(self, operation: Move) -> None:
         self.need_spans((*operation.kept, *operation.incoming))
+
+    def take_state(self, operation: TakeState) -> None:
+        if operation.state in self.states:
+            raise contradiction(f"state {operation.state} is out already")
+        self.states.add(operation.state)
+
+    def free_states(self, operation: FreeStates) -> None:
+        for state in operation.states:
+            if state not in self.states:
+                raise contradiction(f"state {state} is not out")
+        self.states.difference_update(operation.states)
 
     def leave(self, operation: Leave) -> None:
         for name in operation.requests:

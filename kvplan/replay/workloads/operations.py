@@ -80,6 +80,18 @@ class Move(Recorded, frozen=True, kw_only=True, tag="move"):
     incoming: Spans
 
 
+class TakeState(Recorded, frozen=True, kw_only=True, tag="take_state"):
+    """One slot of recurrent state goes out; `state` is what later operations call it."""
+
+    state: Length
+
+
+class FreeStates(Recorded, frozen=True, kw_only=True, tag="free_states"):
+    """Slots of recurrent state go back."""
+
+    states: Annotated[tuple[Length, ...], msgspec.Meta(min_length=1)]
+
+
 class Leave(Recorded, frozen=True, kw_only=True, tag="leave"):
     """Each request gives back its row; its tokens stay in the cache until they are released."""
 
@@ -98,4 +110,17 @@ class Evict(Recorded, frozen=True, kw_only=True, tag="evict"):
     num_tokens: Length
 
 
-Operation = Alloc | Extend | Decode | Reserve | Follow | Release | Move | Leave | Free | Evict
+Operation = (
+    Alloc
+    | Extend
+    | Decode
+    | Reserve
+    | Follow
+    | Release
+    | Move
+    | TakeState
+    | FreeStates
+    | Leave
+    | Free
+    | Evict
+)
