@@ -143,6 +143,11 @@ def test_a_launch_that_does_not_start_replays_nothing(checked):
 
 
 REFUSED = {
+    "a pool of no page": (
+        "model: deepseek-v4-flash\ngpu: t4\nparallel: tp8-dcp8\nmemory: {weights_gib: 7.5}\nworkload: w.yaml\n",
+        "the sliding pool of 512 tokens holds no page of 2,048",
+        "budget.yaml:5:11",
+    ),
     "no such file": (BASE.replace("w.yaml", "gone.csv"), "no such file", "gone.csv"),
     "no such name": (BASE.replace("w.yaml", "chatt"), "no workload 'chatt'", "budget.yaml:3:18"),
     "no workload": (BASE.replace("w.yaml", "budget.yaml"), "", "budget.yaml"),
