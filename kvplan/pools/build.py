@@ -79,19 +79,24 @@ def build(
     return build_on(built, pp_rank, dcp_rank, storage)
 
 
+def check_form(plan: Plan) -> None:
+    """Refuse the layouts that have no pools here, each with what would build."""
+    resolved = plan.resolved
+    for asked, what, instead in (
+        (resolved.request_ring is not None, "rings of DeepSeek-V4 are", "leave dsv4_unified_kv"),
+        (resolved.unified_memory, "a unified buffer is", "leave --enable-unified-memory"),
+        (resolved.kv_shards > 1, "gather scratch is", "leave --enable-kv-cache-sharding"),
+    ):
+        if asked:
+            raise PoolError(
+                f"{what} not built from a plan", hint=f"{instead} out to build plain pools"
+            )
+
+
 def build_on(plan: Plan, pp_rank: int, dcp_rank: int, storage: Storage) -> Pools:
     """The pools of one rank on a storage."""
     stage = plan.stages[pp_rank]
-    if plan.resolved.request_ring is not None:
-        raise PoolError(
-            "rings of DeepSeek-V4 are not built from a plan",
-            hint="leave dsv4_unified_kv out to build its pools of pages",
-        )
-    if stage.pool.unified is not None:
-        raise PoolError(
-            "a unified buffer is not built from a plan",
-            hint="leave --enable-unified-memory out to build the pools apart",
-        )
+    check_form(plan)
     state = state_pool(plan, stage, storage)
     kv = kv_pool(stage, storage)
     ranks = plan.resolved.widths.attn_dcp

@@ -67,7 +67,7 @@ def target_tensor(stage: Stage, tensor: TensorPlan) -> LaidTensor:
     """One of the target's tensors with its layers."""
     compressed = stage.model.compressed
     window = tensor.pool == "sliding" or (tensor.pool == "c4" and tensor.name.endswith("state"))
-    if tensor.pool == "rows":
+    if tensor.pool in ("rows", "scratch"):
         return LaidTensor(tensor)
     if tensor.pool == "state":
         return LaidTensor(tensor, () if tensor.name == "free_slots" else stage.layers.linear)

@@ -186,6 +186,9 @@ def pool_report(plan: Plan, stage: StagePlan) -> dict[str, Any]:
         report["unified_full_capacity"] = pool.unified.full_capacity
         name = "swa" if pool.unified.slides else "state"
         report[f"unified_{name}_capacity"] = pool.unified.other_capacity
+    if plan.resolved.kv_shards > 1:
+        report["kv_shards"] = plan.resolved.kv_shards
+        report["sharded_logical_tokens"] = plan.tokens * plan.resolved.kv_shards
     if plan.resolved.hisparse is not None and pool.compressed is None:
         report["hisparse_logical_tokens"] = plan.tokens * plan.resolved.logical_ratio
     if pool.budget.state is not None:

@@ -13,6 +13,7 @@ TITLES = {
     "full_to_swa": "full to sliding mapping",
     "logical_to_device": "logical to device mapping",
     "page_tables": "virtual page tables",
+    "scratch_page_of_page": "gather plan",
 }
 
 
@@ -31,8 +32,14 @@ def allocator_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
         yield table("logical_to_device", logical_entries(planned))
     two = pool.sliding or pool.compressed
     if two is None:
-        tokens = pool.tokens * planned.stage.resolved.logical_ratio
+        resolved = planned.stage.resolved
+        tokens = pool.tokens * resolved.logical_ratio * resolved.kv_shards
         yield table("free_pages", tokens // page_size)
+        if resolved.kv_shards > 1:
+            from kvplan.sizing.sharding import page_positions
+
+            entries = page_positions(planned)
+            yield TensorPlan(ALLOCATOR, "scratch_page_of_page", 1, (entries,), "int32")
         return
     # where no layer is full, both sides are one list
     if two.full_tokens:

@@ -53,7 +53,8 @@ def stage_bounds(plan: Plan, planned: StagePlan, context_tokens: int) -> Iterato
     if plan.resolved.hisparse is not None:
         yield from swap_bounds(planned, context_tokens, each)
     elif pool.sliding is None or pool.sliding.full_tokens:
-        yield "tokens", pool.tokens * plan.resolved.widths.attn_dcp // each
+        ranks = plan.resolved.widths.attn_dcp * plan.resolved.kv_shards
+        yield "tokens", pool.tokens * ranks // each
     side = pool.sliding or pool.compressed
     if side is not None and plan.resolved.request_ring is None:
         yield "sliding tokens", side.sliding_tokens // window_tokens(plan, context_tokens)

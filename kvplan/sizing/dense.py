@@ -17,6 +17,10 @@ def stage_cell(stage: Stage) -> Cell:
 def split_budget(stage: Stage, budget_bytes: int) -> int:
     """Tokens in whole pages."""
     cell = dense_cell(stage).num_bytes
+    if stage.resolved.kv_shards > 1:
+        from kvplan.sizing.sharding import scratch_bytes
+
+        budget_bytes = max(budget_bytes - scratch_bytes(stage), 0)
     return resize(stage, int(budget_bytes // cell) if cell else tokens_without_kv(stage))
 
 

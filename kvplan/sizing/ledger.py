@@ -39,6 +39,10 @@ TITLES = {
     ("state", "free_slots"): "free lists",
     ("rows", "req_to_token"): "req_to_token",
     ("unified", "buffer"): "unified pool",
+    ("scratch", "k"): "gather scratch",
+    ("scratch", "v"): "gather scratch",
+    ("scratch", "latent"): "gather scratch",
+    ("scratch", "index_key"): "gather scratch",
 }
 POOL_TITLES = {
     "kv": "KV",

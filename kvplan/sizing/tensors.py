@@ -12,6 +12,10 @@ from kvplan.sizing.tensor import TensorPlan
 def stage_tensors(plan: Plan, stage: StagePlan) -> tuple[TensorPlan, ...]:
     """Rows, state and KV of one stage, in that order."""
     rows = tuple(row_tensors(plan))
+    if plan.resolved.kv_shards > 1:
+        from kvplan.sizing.sharding import scratch_tensors
+
+        rows += tuple(scratch_tensors(stage.stage))
     if stage.pool.budget.state is None:
         return (*rows, *kv_tensors(stage))
     from kvplan.sizing.state_tensors import state_row_tensors, state_tensors

@@ -8,7 +8,6 @@ from kvplan.sizing.resolve.launch import BLACKWELL, Launch
 
 NOT_MODELLED = (
     "post_capture_sizing",
-    "enable_kv_cache_sharding",
     "prefill_only_disable_kv_cache",
     "enable_linear_replayssm",
     "enable_linear_replayssm_spec",

@@ -41,6 +41,7 @@ OVERLAP_PIPELINE = Origin("derived", "overlap", "pipeline parallelism runs witho
 HISPARSE_OFF = Origin("default", "hisparse", "off")
 HISPARSE = Origin("default", "hisparse", "ratio 2, buffers of 2 × top_k 2048")
 STATE_SLOTS = Origin("derived", "state-slots", "from the state memory")
+UNSHARDED = Origin("default", "kv-shards", "every rank keeps all its pages")
 SEPARATE = Origin("default", "unified-memory", "a buffer a pool")
 WIDTHS = Origin("default", "parallel", "one rank")
 
@@ -97,9 +98,14 @@ def resolve(
     refusals.check_hisparse(launch, attention.radix)
     swap = hierarchical_sparse(launch, layout, attention.page, drafting, origins)
     unified_problem = unified_memory(launch, layout, attention, origins)
+    shards, chunk, fraction = sharded(launch, layout, attention, chunk, fraction, origins)
     chunked_prefill.check_chunk(chunk, attention.page, args.disaggregation_mode or "null")
     steps = msgspec.structs.replace(steps, chunk=chunk, mem_fraction=fraction)
     resolved = assemble(launch, layout, steps, attention, drafting, host, swap, origins)
+    if launch.args.enable_kv_cache_sharding:
+        resolved = msgspec.structs.replace(
+            resolved, kv_shards=shards, pool_refusal=resolved.pool_refusal or shard_problem(launch)
+        )
     if unified_problem is not None:
         resolved = msgspec.structs.replace(
             resolved, pool_refusal=unified_problem, unified_memory=False
@@ -133,6 +139,35 @@ def unified_memory(
     from kvplan.sizing.resolve.unified import check_unified, pool_problem
 
     check_unified(launch, layout, attention.backends)
+    return pool_problem(launch, two_pools(launch))
+
+
+def sharded(
+    launch: Launch,
+    layout: Layout,
+    attention: Attention,
+    chunk: int,
+    fraction: float,
+    origins: Origins,
+) -> tuple[int, int, float]:
+    """Ranks that share one token space, and the chunk and fraction that this leaves."""
+    asked = launch.args.enable_kv_cache_sharding
+    origins["kv_shards"] = given(asked, default=UNSHARDED)
+    if not asked:
+        return 1, chunk, fraction
+    from kvplan.sizing.resolve.sharding import check_sharding, shard_size, whole_chunk
+
+    check_sharding(launch, layout, attention.backends, attention.page)
+    chunk, fraction, moved = whole_chunk(launch, chunk, attention.page, fraction)
+    if moved is not None:
+        origins["chunked_prefill_size"] = moved
+    return shard_size(launch, layout), chunk, fraction
+
+
+def shard_problem(launch: Launch) -> str | None:
+    """Why the pools have no sharded form, found once they are sized."""
+    from kvplan.sizing.resolve.sharding import pool_problem
+
     return pool_problem(launch, two_pools(launch))
 
 
