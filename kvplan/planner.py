@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvplan import catalog
-from kvplan.document import Document, FieldPath
+from kvplan.document import Document
 from kvplan.errors import InputError
 from kvplan.sizing.drafts import BLOCK_DRAFTS, PRICED_LIKE_EAGLE
 from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, estimate_memory
@@ -16,7 +16,7 @@ from kvplan.sizing.plan import NoStart, Plan, plan_launch
 from kvplan.sizing.resolve.resolve import resolve
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
-from kvplan.spec.server import ServerArgs
+from kvplan.spec.server import ServerArgs, engine_name, server_args
 from kvplan.units import GIB
 
 if TYPE_CHECKING:
@@ -78,22 +78,11 @@ def read_inputs(
         model=model,
         draft=draft,
         gpu=gpu,
-        args=server_args(server, where),
+        args=server_args(server, where=where),
         memory=inputs.memory,
         preset_fields=frozenset(presets.keys() - inputs.server.keys()),
     )
     return overridden(launch, server, overrides) if overrides else launch
-
-
-def server_args(values: dict[str, Any], where: str) -> ServerArgs:
-    """Server arguments from a mapping, refused by field."""
-    if not values:
-        return ServerArgs()
-
-    def locate(path: FieldPath, _key: bool) -> str:
-        return f"{where}: {'.'.join(map(str, path))}" if path else where
-
-    return Document(values, where, locate).convert(ServerArgs)
 
 
 def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Override]) -> Launch:
@@ -122,6 +111,9 @@ def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Overr
 
 def sectioned(override: Override) -> Override:
     """A bare key is a server argument: `page_size=16` is `server.page_size=16`."""
+    if override.key.endswith("speculative_algorithm") and isinstance(override.value, str):
+        name = engine_name(override.value, f"--set {override.text}")
+        override = msgspec.structs.replace(override, value=name)
     first, *rest = override.key.split(".")
     if first in SECTIONS and rest:
         return override

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from kvplan import catalog
 from kvplan.overrides import parse_override
-from kvplan.planner import Launch, overridden, server_args
+from kvplan.planner import Launch, overridden
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.spec.model import Mha, ModelSpec
+from kvplan.spec.server import server_args
 from kvplan.spec.state import LinearState, Mamba2State, ShortConvState, StateKind
 from tests.conftest import SHARED
 
@@ -187,7 +188,7 @@ def launch(
         model=model,
         draft=catalog.load_model(case.draft) if case.draft else None,
         gpu=catalog.load_gpu(case.gpu),
-        args=server_args(server, record["id"]),
+        args=server_args(server, where=record["id"]),
         memory=memory,
     )
     return overridden(made, server, map(parse_override, case.sets))

@@ -145,3 +145,19 @@ def test_flags_that_no_plan_follows_are_noted(kvplan):
     assert code == 0
     assert "'json_model_override_args' may change sizes" in out
     assert "'device'" not in out
+
+
+def test_a_pool_that_serves_no_request_does_not_start(kvplan):
+    code, out, _ = kvplan("size", "qwen3-8b", "--gpu", "h100", "--max-total-tokens", "1")
+
+    assert code == 1
+    assert "1 tokens serve no request" in out
+
+
+@pytest.mark.parametrize("spelling", ["eagle3", "EAGLE3", "Eagle3"])
+def test_algorithms_are_read_in_any_case(kvplan, spelling):
+    argv = ("size", "qwen3-8b", "--gpu", "h100", "--draft", "draft-qwen3-8b-eagle3", "--quiet")
+    _, flag, _ = kvplan(*argv, "--speculative-algorithm", "EAGLE3")
+    code, out, _ = kvplan(*argv, "--set", f"speculative_algorithm={spelling}")
+
+    assert (code, out) == (0, flag)

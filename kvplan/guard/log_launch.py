@@ -12,9 +12,8 @@ from kvplan.errors import InputError
 from kvplan.guard.log_arguments import sizing_arguments
 from kvplan.guard.server_flags import OLDER_CHOICES, VERSION
 from kvplan.guard.server_log import ServerLog
-from kvplan.planner import server_args
 from kvplan.sizing.resolve.mem_fraction import AITER_FACTOR, AITER_LONG_CONTEXT
-from kvplan.spec.server import ServerArgs
+from kvplan.spec.server import ServerArgs, server_args
 
 HELD_BY_CONTEXT_GIB = 5.0  # more than that is not the driver's
 
@@ -52,7 +51,7 @@ def log_launch(log: ServerLog) -> LogLaunch:
 def takes(name: str, value: Any) -> bool:
     """Whether the engine of today takes a value."""
     try:
-        server_args({name: value}, "the log")
+        server_args({name: value}, where="the log")
     except InputError:
         return False
     return True

@@ -17,8 +17,7 @@ from kvplan.guard.record import Record, record
 from kvplan.guard.size_report import reported
 from kvplan.jsonfile import parse_json
 from kvplan.overrides import Override, parse_override
-from kvplan.planner import server_args
-from kvplan.spec.server import ServerArgs
+from kvplan.spec.server import ServerArgs, server_args
 from kvplan.yamlfile import read_text
 
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
@@ -163,7 +162,7 @@ def log_source(named: Named, path: Path, common: Common) -> Record:
     file = PlanFile(
         model=launch.model,
         draft=launch.draft,
-        server=server_args(launch.server, named.text),
+        server=server_args(launch.server, where=named.text),
         memory=measured.inputs(),
     )
     return planned(named, file, Common(common.model, common.gpu or card))

@@ -202,7 +202,7 @@ class HybridRequestRows(RequestRows):
         held = [self.state_slot_of_row.long()]
         if self.tracking_slots_of_row is not None:
             held.append(self.tracking_slots_of_row.flatten())
-        slots = torch.cat(held).unique()
+        slots: torch.Tensor = torch.unique(torch.cat(held))
         return slots[slots > 0]
 
     def tensors(self) -> list[PoolTensor]:

@@ -12,8 +12,8 @@ import msgspec
 from kvplan.document import Document
 from kvplan.errors import KvplanError
 from kvplan.guard.plan_file import DRAFT_PATH, PlanFile, warnings_of, written_launch
-from kvplan.planner import server_args
 from kvplan.search.sweep_spec import SweepSpec
+from kvplan.spec.server import server_args
 
 LAUNCH_FIELDS = ("launch", "launch_file", "launch_name")
 
@@ -64,7 +64,7 @@ def read_base(reader: SweepReader) -> Base:
     assert written is not None
     server = dict(written.args)
     draft = server.pop(DRAFT_PATH, None)
-    args = server_args(server, where)
+    args = server_args(server, where=where)
     asked = {
         name: value for name in args.__struct_fields__ if (value := getattr(args, name)) is not None
     }

@@ -98,6 +98,11 @@ def plan_launch(
         pool = cap_stage(profile.stage, profile.budget, profile.split, limit)
         if isinstance(pool, Shortage):
             return NoStart(model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, pool)
+        if pool.requests.max_running <= 0:
+            shortage = no_request(profile.stage, pool)
+            return NoStart(
+                model, draft, gpu, resolved, needs, memory, profile.stage.pp_rank, shortage
+            )
         stages.append((profile.stage, pool))
     if resolved.pool_refusal is not None:
         raise CombinationError(resolved.pool_refusal)
@@ -127,3 +132,14 @@ def profile_stage(stage: Stage, memory: Memory) -> Profile | Shortage:
     if isinstance(split, Shortage):
         return split
     return Profile(stage, budget, split)
+
+
+def no_request(stage: Stage, pool: StagePool) -> Shortage:
+    """Half the tokens bound the requests, and the scheduler refuses to run none."""
+    return Shortage(
+        what="requests",
+        problem=f"{pool.tokens} tokens serve no request: each counts as two tokens at least",
+        have_bytes=int(pool.tokens * pool.cell.num_bytes),
+        need_bytes=int(max(2, stage.resolved.page_size) * pool.cell.num_bytes),
+        raise_flags=("--max-total-tokens", "--mem-fraction-static"),
+    )

@@ -187,6 +187,8 @@ class ServerArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def server_args(values: Mapping[str, Any], *, where: str = "server arguments") -> ServerArgs:
     """Read a mapping of field names; InputError for an unknown name or a value out of range."""
+    if not values:
+        return ServerArgs()
 
     def place(path: FieldPath, key: bool) -> str:
         del key
