@@ -3,13 +3,16 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from kvplan.errors import KvplanError
+from kvplan.errors import InputError, KvplanError, did_you_mean
+
+from .streams import drop_output, open_streams
 
 # command -> (module beside this one, one line of help); imported only when it runs
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -25,6 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("schema", "JSON Schemas of kvplan's files, for editors and CI."),
     "selftest": ("selftest", "Compare kvplan with recorded answers of the engine."),
 }
+
+
+# control characters of an input never reach the terminal as such
+SPELLED_OUT = {code: f"\\x{code:02x}" for code in (*range(10), *range(11, 32), *range(127, 160))}
 
 
 @cache
@@ -44,6 +51,12 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise InputError(f"unknown command '{name}'", hint=did_you_mean(name, COMMANDS))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -89,9 +102,9 @@ def root(
 
 def print_refusal(error: KvplanError) -> None:
     """`error: file:line: problem`, then `hint:` with the next step, on stderr."""
-    print(f"error: {error}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)
+    hint = f"\n  hint: {error.hint}" if error.hint else ""
+    with suppress(OSError):  # where it cannot be told, the exit code still says it
+        print(f"error: {error}{hint}".translate(SPELLED_OUT), file=sys.stderr)
 
 
 @cache
@@ -102,8 +115,28 @@ def command_tree() -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code (0 yes, 1 the answer is no, 2 bad input)."""
+    open_streams()
     try:
         command_tree()(args=None if argv is None else list(argv), prog_name="kvplan")
+        return flushed(0)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    return 0
+        return flushed(stop.code if isinstance(stop.code, int) else int(stop.code is not None))
+    except OSError as error:
+        return unwritten(error)
+
+
+def flushed(code: int) -> int:
+    """The exit code of an answer that has reached its reader."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return unwritten(error)
+    return code
+
+
+def unwritten(error: OSError) -> int:
+    """The refusal where the answer cannot be written; files are opened behind refusals of their own."""
+    drop_output()
+    reason = (error.strerror or str(error)).lower()
+    print_refusal(InputError(f"cannot write the output: {reason}"))
+    return InputError.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"cannot write: {reason}", where=str(path)) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def console(*, color: bool | None = None, stderr: bool = False) -> Any:
