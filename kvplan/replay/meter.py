@@ -36,6 +36,7 @@ class Meter:
         self.peak_waiting = 0
         self.waits_ns = array("q")
         self._scheduler = scheduler
+        self._running = scheduler.running
         self._page_size = scheduler.store.page_size
 
     def step(self, step: Step, start_ns: int) -> None:
@@ -55,13 +56,16 @@ class Meter:
             self.num_finished += 1
             final = sequence.committed
             self.wasted_tokens += -final % self._page_size
-        self._look()
+        running, waiting = len(self._running.sequences), len(self._scheduler.waiting.requests)
+        if running > self.peak_running:
+            self.peak_running = running
+        if waiting > self.peak_waiting:
+            self.peak_waiting = waiting
 
     def jump(self, num_steps: int) -> None:
-        """Decode steps that were taken together."""
+        """Decode steps that were taken together with the one before them."""
         self.decode_steps += num_steps
-        self.decoded_tokens += num_steps * len(self._scheduler.running)
-        self._look()
+        self.decoded_tokens += num_steps * len(self._running.sequences)
 
     def _prefill(self, batch: Prefill, start_ns: int) -> None:
         self.prefill_steps += 1
@@ -79,13 +83,3 @@ class Meter:
             self.computed_tokens += part.stop - part.prefix_len
             if is_first:
                 self.waits_ns.append(start_ns - sequence.arrival_ns)
-
-    def _look(self) -> None:
-        running, waiting = (
-            len(self._scheduler.running.sequences),
-            len(self._scheduler.waiting.requests),
-        )
-        if running > self.peak_running:
-            self.peak_running = running
-        if waiting > self.peak_waiting:
-            self.peak_waiting = waiting

@@ -77,12 +77,14 @@ class Running:
         speculation only if it needs any.
         """
         page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
-        if num_steps == 1 and not step.reserve:
-            return Demand(self._by_residue[-step.committed % page], num_running * page)
-        num_pages = self._pages_between(step.reserved, step.next_reserved(num_steps))
         if not step.reserve:
-            before = self._pages_between(step.reserved, step.next_reserved(num_steps - 1))
-            return Demand(num_pages, (before + num_running) * page)
+            last = self._by_residue[-(step.committed + num_steps - 1) % page]
+            before = 0
+            if num_steps > 1:
+                before = self._pages_between(step.committed, num_steps - 1)
+            return Demand(before + last, (before + num_running) * page)
+        grown = step.next_reserved(num_steps) - step.reserved
+        num_pages = self._pages_between(step.reserved, grown)
         wanted = 0
         for sequence in self._fresh:
             owned = ceil_div(sequence.committed, page)
@@ -116,10 +118,10 @@ class Running:
             ]
         )
 
-    def _pages_between(self, start: int, stop: int) -> int:
-        """Pages that begin while every request grows from one common length to another."""
+    def _pages_between(self, start: int, num_tokens: int) -> int:
+        """Pages that begin while every request grows by so many tokens from a common length."""
         page = self._page_size
-        rounds, rest = divmod(stop - start, page)
+        rounds, rest = divmod(num_tokens, page)
         return rounds * len(self.sequences) + sum(
             [self._by_residue[-(start + token) % page] for token in range(rest)]
         )

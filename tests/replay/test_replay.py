@@ -50,14 +50,14 @@ def figures(server, requests, memory, *, jumps, **assumed):
     gauges = Gauges(replay)
     for turn in replay:
         gauges.see(turn)
-    store, meter = replay.store, dict(vars(replay.meter))
+    store = replay.store
+    meter = {name: value for name, value in vars(replay.meter).items() if name[0] != "_"}
     assert replay.scheduler.is_idle()
     assert store.available() == meter["capacity"] - store.cache.evictable
     assert store.cache.protected == 0
     assert memory.free_rows() == server.num_rows
     if isinstance(store, StateStore):
         assert store.reachable_states() == store.pool.num_slots
-    del meter["_scheduler"]
     peaks = {use.name: use.peak for use in gauges.uses()}
     return {**meter, **peaks, "evicted": store.cache.evicted, "now_ns": replay.now_ns}
 
