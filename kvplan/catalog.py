@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from kvplan import yamlfile
+import msgspec
+
 from kvplan.errors import InputError, did_you_mean, nearest
+from kvplan.shipped import shipped
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
 from kvplan.spec.parallel import ParallelSpec, parallel_arguments
@@ -32,7 +34,6 @@ TYPES: dict[Kind, type[Any]] = {
 }
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")
-HF_IDS = r"^(?:hf_id: (\S+)|aliases: \[(.*)\])$"
 
 
 def load_model(name: str) -> ModelSpec:
@@ -41,7 +42,7 @@ def load_model(name: str) -> ModelSpec:
     A preset wins over a folder of the same name, which `./name` still reaches.
     """
     path = Path(name)
-    if path.suffix in YAML_SUFFIXES or preset_file("model", name) is not None:
+    if path.suffix in YAML_SUFFIXES or name.lower() in shipped().presets["model"]:
         return load_preset("model", name, ModelSpec)
     if path.suffix == ".json" or (name and is_folder(path)):
         return load_config(path)
@@ -66,11 +67,15 @@ def load_speculative(name: str) -> dict[str, Any]:
 
 
 def load_preset(kind: Kind, name: str, spec: type[Spec]) -> Spec:
-    """One YAML file by preset name or path, checked against its type."""
-    path = Path(name) if Path(name).suffix in YAML_SUFFIXES else preset_file(kind, name)
-    if path is None:
+    """A shipped preset by name, or a YAML file by path, checked against its type."""
+    if Path(name).suffix in YAML_SUFFIXES:
+        from kvplan.yamlfile import load
+
+        return load(Path(name)).convert(spec)
+    preset = shipped().presets[kind].get(name.lower())
+    if preset is None:
         raise unknown(kind, name)
-    return yamlfile.load(path).convert(spec)
+    return msgspec.json.decode(preset, type=spec)
 
 
 def load_config(
@@ -86,6 +91,7 @@ def load_config(
     """The model of a config.json, or of the folder that holds one and perhaps its weights."""
     from kvplan.presets_import import import_model
     from kvplan.spec.hf.read import Origin
+    from kvplan.yamlfile import load_json
 
     folder = path if is_folder(path) else path.parent
     file = path / "config.json" if is_folder(path) else path
@@ -95,7 +101,7 @@ def load_config(
         )
     stem = folder.resolve().name if file.name == "config.json" else file.stem
     return import_model(
-        yamlfile.load_json(file),
+        load_json(file),
         Origin(name=name or stem or "model", hf_id=hf_id, source=source or str(file)),
         num_params=num_params,
         total_bytes=total_bytes,
@@ -106,7 +112,7 @@ def load_config(
 
 def names(kind: Kind) -> list[str]:
     """Names of all shipped presets of a kind."""
-    return sorted(path.stem for path in preset_files(kind))
+    return sorted(shipped().presets[kind])
 
 
 def preset_files(kind: Kind) -> Iterable[Path]:
@@ -146,14 +152,8 @@ def preset_of_hf_id(hf_id: str) -> str:
 
 
 def hf_ids() -> dict[str, str]:
-    """Preset name of every known HF id, read from the text of the files."""
-    known: dict[str, str] = {}
-    for path in preset_files("model"):
-        for hf_id, aliases in re.findall(HF_IDS, path.read_text("utf-8"), re.MULTILINE):
-            for name in (hf_id, *aliases.split(", ")):
-                if name:
-                    known.setdefault(name, path.stem)
-    return known
+    """Preset name of every known HF id."""
+    return shipped().hf_ids
 
 
 def unknown(kind: Kind, name: str) -> InputError:

@@ -10,6 +10,7 @@ import pytest
 
 from kvplan import catalog, yamlfile
 from kvplan.presets_import import import_model, preset_text
+from kvplan.shipped import COMPILED, compiled
 from kvplan.spec.hf.read import Origin
 from kvplan.spec.model import ModelSpec
 from kvplan.yamlfile import load_json
@@ -96,3 +97,7 @@ def test_odd_texts_are_quoted():
         )
 
         assert yamlfile.parse(preset_text(changed), "preset").convert(ModelSpec) == changed
+
+
+def test_the_compiled_presets_are_those_of_the_yaml_files():
+    assert COMPILED.read_bytes() == compiled(), "run `python -m kvplan.shipped`"
