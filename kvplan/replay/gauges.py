@@ -43,15 +43,8 @@ class Gauge:
         self.unit = unit
         self.capacity = capacity
         self.read = read
-        self.peak = self.peak_ns = self.peak_step = 0
+        self.used = self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
-
-    def look(self, turn: Turn, step: int) -> None:
-        """Take the state in which a turn ended; it counts for as long as the turn took."""
-        used = self.read()
-        if used > self.peak:
-            self.peak, self.peak_ns, self.peak_step = used, turn.start_ns, step
-        self.bins[-(-used * BINS // self.capacity)] += turn.duration_ns
 
     def use(self) -> PoolUse:
         """What was seen so far."""
@@ -85,10 +78,15 @@ class Gauges:
         self.num_steps = 0
 
     def see(self, turn: Turn) -> None:
-        """Look at every pool after a turn."""
+        """Take the state in which a turn ended; it counts for as long as the turn took."""
         self.num_steps += turn.num_steps
+        duration = turn.duration_ns
         for gauge in self.gauges:
-            gauge.look(turn, self.num_steps - 1)
+            gauge.used = used = gauge.read()
+            if used > gauge.peak:
+                gauge.peak, gauge.peak_ns = used, turn.start_ns
+                gauge.peak_step = self.num_steps - 1
+            gauge.bins[-(-used * BINS // gauge.capacity)] += duration
 
     def uses(self) -> tuple[PoolUse, ...]:
         """What was seen of each pool so far."""
@@ -98,13 +96,14 @@ class Gauges:
 def gauges_of(replay: Replay) -> list[Gauge]:
     """The pools that a replay's server has."""
     server, store = replay.server, replay.store
-    capacity, cache = replay.meter.capacity, store.cache
+    capacity, num_rows, cache = replay.meter.capacity, server.num_rows, store.cache
+    available, free_rows = store.available, store.memory.free_rows
 
     def full() -> int:
-        return capacity - store.available() - cache.evictable
+        return capacity - available() - cache.evictable
 
     def rows() -> int:
-        return server.num_rows - store.memory.free_rows()
+        return num_rows - free_rows()
 
     name = "KV" if server.sliding is None else "full KV"
     gauges = [Gauge(name, "tokens", capacity, full)]
@@ -112,7 +111,7 @@ def gauges_of(replay: Replay) -> list[Gauge]:
         gauges.append(sliding_gauge(store))
     if isinstance(store, StateStore):
         gauges.append(state_gauge(store))
-    return [*gauges, Gauge("request rows", "rows", server.num_rows, rows)]
+    return [*gauges, Gauge("request rows", "rows", num_rows, rows)]
 
 
 def sliding_gauge(store: SlidingStore) -> Gauge:

@@ -93,7 +93,7 @@ class Driver:
     ) -> None:
         self.run = run
         self.gauges = Gauges(run)
-        self._timeline = Timeline(run)
+        self._timeline = Timeline(run, self.gauges)
         self._observers = observers
         self._stop = stop
         self._total = total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kvplan.replay.gauges import Gauges
 from kvplan.replay.replay import Replay, Turn
 from kvplan.replay.sequence import Sequence
-from kvplan.replay.sliding_store import SlidingStore
 from kvplan.units import ceil_page
 
 MAX_POINTS = 1200
@@ -17,7 +17,7 @@ class Point(msgspec.Struct):
     """An interval of time: the most used, running and waiting in it; the rest as it began.
 
     `used` and what was `cached` beside it are tokens of the KV pool (the full side), `sliding` of
-    the sliding side.
+    the sliding side, `states` slots of recurrent state.
     """
 
     t_ns: int
@@ -27,15 +27,19 @@ class Point(msgspec.Struct):
     waiting: int
     waste: int
     sliding: int
+    states: int
     evicted: int
 
 
 class Timeline:
     """Points at even intervals; when there are too many, two become one."""
 
-    def __init__(self, replay: Replay, max_points: int = MAX_POINTS) -> None:
+    def __init__(self, replay: Replay, gauges: Gauges, max_points: int = MAX_POINTS) -> None:
+        """`gauges` see each turn before."""
         self.points: list[Point] = []
         self._replay = replay
+        self._pools = {gauge.name: gauge for gauge in gauges.gauges}
+        self._kv = gauges.gauges[0]
         self._max_points = max_points
         self._interval_ns = FIRST_INTERVAL_NS
         self._slot = -1
@@ -47,11 +51,9 @@ class Timeline:
             self._slot = slot
             self._open(turn.start_ns)
             return
-        point, scheduler, store = self.points[-1], self._replay.scheduler, self._replay.store
-        cached = store.cache.evictable
-        used = self._replay.meter.capacity - store.available() - cached
+        point, scheduler, used = self.points[-1], self._replay.scheduler, self._kv.used
         if used > point.used:
-            point.used, point.cached = used, cached
+            point.used, point.cached = used, self._replay.store.cache.evictable
         running, waiting = len(scheduler.running), len(scheduler.waiting.requests)
         if running > point.running:
             point.running = running
@@ -60,28 +62,25 @@ class Timeline:
 
     def _open(self, now_ns: int) -> None:
         scheduler, store = self._replay.scheduler, self._replay.store
-        cached = store.cache.evictable
-        sliding = 0
-        if isinstance(store, SlidingStore):
-            sliding = self._sliding_used(store)
         self.points.append(
             Point(
                 t_ns=now_ns,
-                used=self._replay.meter.capacity - store.available() - cached,
-                cached=cached,
+                used=self._kv.used,
+                cached=store.cache.evictable,
                 running=len(scheduler.running),
                 waiting=len(scheduler.waiting.requests),
                 waste=waste(scheduler.running.sequences, store.page_size),
-                sliding=sliding,
+                sliding=self._used("sliding KV"),
+                states=self._used("recurrent states"),
                 evicted=store.cache.evicted,
             )
         )
         if len(self.points) > self._max_points:
             self._thin()
 
-    def _sliding_used(self, store: SlidingStore) -> int:
-        free = store.memory.sliding_available() + store.cache.evictable_sliding
-        return store.pool.num_tokens // store.page_size * store.page_size - free
+    def _used(self, name: str) -> int:
+        """What is used of a pool; nothing of one that this server has not."""
+        return self._pools[name].used if name in self._pools else 0
 
     def _thin(self) -> None:
         """Double the interval: points that now share one become one."""
@@ -109,6 +108,7 @@ def joined(first: Point, second: Point) -> Point:
         running=max(first.running, second.running),
         waiting=max(first.waiting, second.waiting),
         sliding=max(first.sliding, second.sliding),
+        states=max(first.states, second.states),
     )
 
 

@@ -44,6 +44,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     if place.device.type == "meta":
         raise InputError("operations need slots, on meta there are none", hint="use --device cpu")
     pools = build(session.plan, place.device, kv_scale=options.kv_scale)
+    bytes_ = bytes_check(session.plan, pools, 0, None)
     assembly = assemble(server, pools, place, options)
     usage = Usage(assembly)
     start = time.perf_counter()
@@ -64,7 +65,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         engine="pools",
         device=place.name,
         kv_scale=options.kv_scale,
-        checks=operation_checks(bytes_check(session.plan, pools, 0, None), played, assembly),
+        checks=operation_checks(bytes_, played, assembly),
         violation=None if played.broken is None else played.broken.at(played.step),
         shrunk=None if shrunk is None else shrunk.num_operations,
         latencies=assembly.memory.latencies.figures(),

@@ -68,3 +68,11 @@ def header_of(server: Server, model: str) -> dict[str, Any]:
         **sliding,
         "rows": server.num_rows,
     }
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write a file that never shows half-written under its name."""
+    with TemporaryDirectory(prefix=".kvplan-", dir=target.parent) as folder:
+        made = Path(folder) / target.name
+        made.write_text(text, encoding="utf-8")
+        made.replace(target)

@@ -17,13 +17,14 @@ from kvplan.replay.checks import Broken, Check, Violation
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import one_thread, place_named
-from kvplan.replay.pools.recording import Recording, header_of, recording
+from kvplan.replay.pools.recording import Recording, header_of, recording, write_whole
 from kvplan.replay.pools.shrink import shortest
+from kvplan.replay.pools.snapshot import Snapshot
 from kvplan.replay.pools.verified import broken_checks, bytes_check, peaks_check, witness_checks
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import Request
 from kvplan.replay.result import ReplayResult
-from kvplan.replay.run import Driver, replay, served
+from kvplan.replay.run import Driver, Observer, replay, served
 from kvplan.replay.settings import server_of
 from kvplan.replay.trace import PoolOptions, Session
 from kvplan.replay.workloads.events import open_events
@@ -31,8 +32,9 @@ from kvplan.replay.workloads.operations import Operation
 from kvplan.replay.workloads.summary import Watch
 from kvplan.replay.workloads.workload import Workload
 from kvplan.report.allocation import cuda_bytes, cuda_counts
+from kvplan.report.state import state_text
 
-OPERATIONS = ".jsonl"
+OPERATIONS, STATE = ".jsonl", ".json"
 
 
 class Measured(NamedTuple):
@@ -78,12 +80,16 @@ def trace_pools(
     with one_thread(), recorded(session, options) as made:
         assembly = fresh(None if made is None else made.write)
         requests = watch.watched(iter(workload))
-        measured = measure(session, requests, assembly, len(workload))
+        peak = Snapshot(assembly.memory, session.launch, predicted.pools[0].peak_step)
+        observers = (peak,) if wants_state(options) else ()
+        measured = measure(session, requests, assembly, len(workload), observers)
         shrunk = None
         if made is not None:
             made.close()
             if measured.broken is not None and options.shrink:
                 shrunk = shrink(made, fresh)
+    if options.record is not None and peak.state is not None:
+        write_whole(options.record, state_text(peak.state))
     return msgspec.structs.replace(
         base,
         result=measured.result,
@@ -120,8 +126,17 @@ def violation_of(measured: Measured) -> Violation | None:
     return None if broken is None else broken.at(measured.result.num_steps)
 
 
+def wants_state(options: PoolOptions) -> bool:
+    """Whether the pools at their fullest are to be written down."""
+    return options.record is not None and options.record.suffix == STATE
+
+
 def measure(
-    session: Session, requests: Iterable[Request], assembly: Assembly, total: int
+    session: Session,
+    requests: Iterable[Request],
+    assembly: Assembly,
+    total: int,
+    observers: tuple[Observer, ...] = (),
 ) -> Measured:
     """Replay over pools up to the end, a stop, or the first broken invariant."""
     plan, options = session.plan, session.options
@@ -134,7 +149,7 @@ def measure(
     )
     driver = Driver(
         run,
-        observers=(*assembly.observers, *session.observers),
+        observers=(*assembly.observers, *observers, *session.observers),
         stop=session.stop,
         total=total,
     )

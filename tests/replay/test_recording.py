@@ -1,0 +1,156 @@
+"""What a replay leaves behind: operations that play again, and the pools at their fullest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvplan.replay.workloads.events import open_events
+from kvplan.report.state import ids, load_state
+
+SIZES = ("--max-running-requests", "16", "--context-length", "8192", "--max-total-tokens", "16384")
+POOLS = ("--device", "cpu", "--kv-scale")
+FAMILIES = {
+    "pages": ("llama-3.1-8b", "h100", "--page-size", "16"),
+    "single tokens": ("llama-3.1-8b", "h100"),
+    "no cache": ("llama-3.1-8b", "h100", "--disable-radix-cache", "--page-size", "4"),
+    "sliding": ("gpt-oss-20b", "h100", "--page-size", "16"),
+    "recurrent": ("qwen3-next-80b-a3b", "h200", "--tp", "2", "--max-mamba-cache-size", "96"),
+    "drafts": (
+        "llama-3.1-8b", "h100", "--speculative", "eagle3", "--draft",
+        "draft-eagle3-llama3.1-instruct-8b", "--page-size", "16",
+    ),
+}  # fmt: skip
+
+
+def launch(family):
+    model, gpu, *flags = FAMILIES[family]
+    return ("trace", model, "--gpu", gpu, *flags, *SIZES, *POOLS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recorded_operations_play_again_and_hold(kvplan, tmp_path, family):
+    file = tmp_path / "run.jsonl"
+    code, _, err = kvplan(
+        *launch(family), "--workload", "chat", "--limit", "60", "--record", file, "-q"
+    )
+    assert code in (0, 1), err
+    recorded = list(open_events(file))
+    assert len(recorded) > 500
+    assert [each.step for each in recorded] == sorted(each.step for each in recorded)
+
+    code, out, err = kvplan(*launch(family), "--workload", file, "--verify-every", "100", "--json")
+    assert code == 0, out + err
+    report = json.loads(out)
+    assert report["violation"] is None
+    assert report["steps"]["total"] == len(recorded)
+    assert report["pools"][0]["peak"] <= 16384
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_recorded_state_is_that_of_the_peak(kvplan, tmp_path, family):
+    file = tmp_path / "peak.json"
+    code, out, err = kvplan(
+        *launch(family), "--workload", "chat", "--limit", "60", "--record", file, "--json"
+    )
+    assert code in (0, 1), err
+    report, state = json.loads(out), load_state(file).state
+
+    # a jump tells the last of the steps that the peak lasts
+    assert report["pools"][0]["peak_step"] <= state.step < report["steps"]["total"]
+    free = sum(count for _, count in (*state.kv.free_pages, *state.kv.staged_pages))
+    held = 16384 - free * state.page_size
+    assert report["pools"][0]["peak"] <= held
+    assert sum(count for _, count in state.cached) <= held
+    rows = [request.row for request in state.requests]
+    assert len(set(rows)) == len(rows) > 0
+    assert all(len(list(ids(each.slots))) >= each.seq_len for each in state.requests)
+    assert kvplan("inspect", "--state", file, "--json")[0] == 0
+
+
+def test_a_replay_that_is_stopped_before_its_end_records_what_was_done(kvplan, tmp_path):
+    file = tmp_path / "run.jsonl"
+    kvplan(*launch("pages"), "--workload", "chat", "--limit", "5", "--record", file, "-q")
+
+    assert sorted(tmp_path.iterdir()) == [file]
+    assert open_events(file).header == {
+        "kvplan": "events",
+        "version": 1,
+        "model": "llama-3.1-8b",
+        "page_size": 16,
+        "tokens": 16384,
+        "rows": 16,
+    }
+
+
+def write(path, *operations, **header):
+    lines = [{"kvplan": "events", "version": 1, **header}, *operations]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+ALLOC = {"op": "alloc", "requests": ["a"]}
+EXTEND = {"op": "extend", "requests": ["a"], "prefix_lens": [0], "seq_lens": [40]}
+
+
+def test_operations_that_somebody_wrote_are_played(kvplan, tmp_path):
+    file = write(
+        tmp_path / "own.jsonl",
+        ALLOC,
+        EXTEND,
+        {"op": "decode", "requests": ["a"]},
+        {"op": "leave", "requests": ["a"]},
+        {"op": "alloc", "requests": ["b"], "prefixes": [[["a", 0, 32]]]},
+        {"op": "extend", "requests": ["b"], "prefix_lens": [32], "seq_lens": [60]},
+        {"op": "free", "requests": ["b"]},
+        {"op": "evict", "num_tokens": 10},
+        ALLOC | {"requests": ["c"]},
+        EXTEND | {"requests": ["c"]},
+        {"op": "free", "requests": ["c"]},
+        ALLOC | {"requests": ["c"]},
+        page_size=16,
+    )
+    code, out, err = kvplan(*launch("pages"), "--workload", file, "--json")
+    assert code == 0, out + err
+    report = json.loads(out)
+
+    assert report["pools"][0]["peak"] == 48 + 32
+    assert report["pools"][1]["peak"] == 1
+
+
+@pytest.mark.parametrize(
+    ("operations", "header", "problem"),
+    [
+        ([ALLOC], {"page_size": 4}, "recorded with page size 4, the launch has 16"),
+        ([ALLOC], {"tokens": 99}, "--max-total-tokens 99"),
+        ([ALLOC, EXTEND | {"prefix_lens": [8]}], {}, "operation 2: request 'a' starts behind 8"),
+        (
+            [ALLOC, EXTEND, {"op": "release", "spans": [["a", 64, 80]]}],
+            {},
+            "operation 3: request 'a' has no slots from position 64 on",
+        ),
+        ([{"op": "take_state", "state": 1}], {}, "the launch has no recurrent states"),
+        (
+            [ALLOC, EXTEND, {"op": "release", "spans": [["a", 0, 16]], "side": "sliding"}],
+            {},
+            "the launch has no sliding pool",
+        ),
+    ],
+)
+def test_operations_of_other_pools_are_refused(kvplan, tmp_path, operations, header, problem):
+    file = write(tmp_path / "own.jsonl", *operations, **header)
+    code, out, err = kvplan(*launch("pages"), "--workload", file)
+
+    assert code == 2
+    assert out == ""
+    assert problem in err
+    assert str(file) in err
+
+
+def test_operations_that_do_not_fit_are_an_answer(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND | {"seq_lens": [20_000]})
+    code, out, _ = kvplan(*launch("pages"), "--workload", file, "-q")
+
+    assert code == 1
+    assert "20000 tokens are asked for and 16384 are free" in out
