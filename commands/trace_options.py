@@ -127,7 +127,7 @@ def pool_options(
     asked = [flag for flag, given in flags.items() if given]
     if engine == "accounting" and asked:
         raise InputError(f"{asked[0]} needs pools", hint="use --engine pools, or leave it out")
-    if engine is None and not asked:
+    if engine != "pools" and not asked:
         return None
     return PoolOptions(device=device or "auto", record=record, **switches)
 

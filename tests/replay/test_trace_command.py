@@ -213,3 +213,12 @@ def test_a_launch_that_does_not_start_has_nothing_to_replay(kvplan):
 
     assert code == 1
     assert out.startswith("does not start: ")
+
+
+def test_the_accounting_engine_builds_no_pools_when_it_is_named(kvplan):
+    argv = (*LAUNCH, "--workload", "chat", "--limit", "20")
+    code, named, _ = kvplan(*argv, "--engine", "accounting")
+
+    assert code == 0
+    assert "accounting engine" in named
+    assert kvplan(*argv)[1].splitlines()[:2] == named.splitlines()[:2]
