@@ -97,5 +97,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_width(self) -> int:
-        """Positions that a line of `req_to_token` holds."""
-        return self.context_len + ROW_MARGIN
+        """Positions that a line of `req_to_token` holds: a reserve may reach beyond the context."""
+        margin = ROW_MARGIN
+        if self.speculation is not None:
+            margin = max(
+                margin + self.speculation.alloc_len, self.speculation.reserve + self.page_size - 1
+            )
+        return self.context_len + margin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvplan.replay.intake import clip_max_new, max_request_len, refusal
-from kvplan.replay.server import Server
+from kvplan.replay.server import Server, Speculation
 
 
 def server(**change):
@@ -38,3 +38,12 @@ def test_a_prompt_is_refused_where_context_or_pool_end():
     assert refusal(server(), 2041) is None
     assert refusal(server(), 2042) == "the input reaches the limit of 2,042 tokens (context)"
     assert "(KV pool)" in (refusal(server(context_len=9999), 5000) or "")
+
+
+def test_a_row_holds_the_context_and_what_speculation_reserves_beyond():
+    assert server().row_width == 2048 + 4
+    assert server(speculation=Speculation(alloc_len=4, accept_len=2)).row_width == 2048 + 23
+    assert (
+        server(page_size=1, speculation=Speculation(alloc_len=4, accept_len=2)).row_width
+        == 2048 + 8
+    )
