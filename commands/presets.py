@@ -20,6 +20,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="model, gpu, parallel or speculative.")
 ]
+MOST = 1 << 60  # of a number of bytes or parameters
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 # a field that only one kind has
 TELLING_FIELDS: dict[str, Kind] = {
@@ -76,10 +77,12 @@ def import_config(
     hf_id: Annotated[str | None, typer.Option("--hf-id", help="owner/name on the hub.")] = None,
     source: Annotated[str | None, typer.Option("--source", help="Where it comes from.")] = None,
     params: Annotated[
-        int | None, typer.Option("--params", min=1, help="Published parameter count.")
+        int | None,
+        typer.Option("--params", min=1, max=MOST, help="Published parameter count."),
     ] = None,
     total_bytes: Annotated[
-        int | None, typer.Option("--total-bytes", min=1, help="Published bytes of the weights.")
+        int | None,
+        typer.Option("--total-bytes", min=1, max=MOST, help="Published bytes of the weights."),
     ] = None,
     weight_bits: Annotated[
         int | None,
@@ -87,6 +90,7 @@ def import_config(
             "--weight-bits", min=2, max=16, help="Bits a weight, where the config says none."
         ),
     ] = None,
+    json: Json = False,
     output: Annotated[Path | None, typer.Option("--output", help="Write a .yaml file.")] = None,
 ) -> None:
     """Turn a config.json into a preset."""
@@ -99,10 +103,12 @@ def import_config(
         total_bytes=total_bytes,
         weight_bits=weight_bits,
     )
-    if output is None:
-        print(preset_text(model), end="")
-    else:
+    if output is not None:
         write_file(output, preset_text(model), suffixes=(".yaml", ".yml"))
+    if json:
+        write_json({"schema": SCHEMA, "kind": "model", "preset": model})
+    elif output is None:
+        print(preset_text(model), end="")
 
 
 @app.command()
@@ -121,7 +127,7 @@ def validate(
         write_json({"schema": SCHEMA, "files": results})
     else:
         for result in results:
-            print(f"{result['file']}: {result['problem'] or 'valid ' + str(result['kind'])}")
+            print(result["problem"] or f"{result['file']}: valid {result['kind']}")
     raise typer.Exit(2 if any(result["problem"] for result in results) else 0)
 
 

@@ -11,7 +11,7 @@ from kvplan import catalog
 from kvplan.document import Document
 from kvplan.errors import InputError
 from kvplan.sizing.drafts import BLOCK_DRAFTS, PRICED_LIKE_EAGLE
-from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, estimate_memory
+from kvplan.sizing.memory import MemoryEstimate, MemoryInputs, check_measured, estimate_memory
 from kvplan.sizing.plan import NoStart, Plan, plan_launch
 from kvplan.sizing.resolve.resolve import resolve
 from kvplan.spec.gpu import GpuSpec
@@ -82,7 +82,10 @@ def read_inputs(
         memory=inputs.memory,
         preset_fields=frozenset(presets.keys() - inputs.server.keys()),
     )
-    return overridden(launch, server, overrides) if overrides else launch
+    if overrides:
+        launch = overridden(launch, server, overrides)
+    check_measured(launch.memory, launch.gpu)
+    return launch
 
 
 def overridden(launch: Launch, server: dict[str, Any], overrides: Iterable[Override]) -> Launch:
@@ -138,13 +141,22 @@ def plan(launch: Launch) -> Planned:
     estimate = estimate_memory(
         launch.memory,
         launch.gpu,
-        launch.model,
+        served(launch.model, launch.args),
         launch.draft,
         resolved.widths,
         loads_draft=algorithm in PRICED_LIKE_EAGLE | BLOCK_DRAFTS,
     )
     outcome = plan_launch(launch.model, launch.gpu, resolved, estimate.memory, launch.draft)
     return Planned(outcome, estimate)
+
+
+def served(model: ModelSpec, args: ServerArgs) -> ModelSpec:
+    """The model with its weights as the launch loads them."""
+    if args.quantization is None and args.dtype is None:
+        return model
+    from kvplan.sizing.served_weights import as_served
+
+    return as_served(model, args)
 
 
 def check_draft(launch: Launch) -> None:

@@ -15,7 +15,7 @@ from kvplan.document import Document
 from kvplan.sizing.weights import checkpoint_bytes
 from kvplan.spec.hf.read import Origin, read_model, whole
 from kvplan.spec.hf.weights import served_share
-from kvplan.spec.model import ModelSpec
+from kvplan.spec.model import ModelSpec, Weights
 
 PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9]*([._/@+-][A-Za-z0-9]+)*")
 # words that YAML readers take for something else
@@ -36,9 +36,11 @@ def import_model(
     `weight_bits` is for configs that leave their quantisation out.
     """
     model = read_model(document, origin, weight_bits)
-    total = total_bytes or (served_bytes(document, folder) if folder else None)
     weights = model.weights
     assert weights is not None
+    total = total_bytes
+    if total is None and folder is not None:
+        total = served_bytes(document, folder, weights)
     if total is not None:
         weights = structs.replace(weights, total_bytes=total, low_bytes=None, high_bytes=None)
     if num_params is not None:
@@ -46,10 +48,14 @@ def import_model(
     return structs.replace(model, weights=weights)
 
 
-def served_bytes(document: Document, folder: Path) -> int | None:
-    """Bytes of a folder's weights once they are loaded; None without weights."""
-    stored = checkpoint_bytes(folder)
-    return None if stored is None else int(stored * served_share(whole(document)))
+def served_bytes(document: Document, folder: Path, estimate: Weights) -> int | None:
+    """Bytes of a folder's weights once they are loaded; None without weights.
+
+    Files far below the estimate are pointers, or a part of what the config needs.
+    """
+    share = served_share(whole(document))
+    stored = checkpoint_bytes(folder, at_least=int((estimate.low_bytes or 0) / 2 / share))
+    return None if stored is None else int(stored * share)
 
 
 def preset_text(spec: msgspec.Struct) -> str:

@@ -115,8 +115,8 @@ def test_validate_names_every_broken_file(kvplan, tmp_path):
     assert code == 2
     assert out.splitlines() == [
         f"{good}: valid gpu",
-        f"{bad}: {bad}:2:1: unknown field 'pp_sizes' (did you mean 'pp_size'?)",
-        f"{odd}: {odd}: the fields do not tell what kind of preset this is (it has none of"
+        f"{bad}:2:1: unknown field 'pp_sizes' (did you mean 'pp_size'?)",
+        f"{odd}: the fields do not tell what kind of preset this is (it has none of"
         " architecture, memory_mib, speculative_algorithm, tp_size; or give --kind)",
     ]
 
@@ -129,3 +129,36 @@ def test_unknown_kinds_and_names_are_refused(kvplan):
     code, _, err = kvplan("presets", "show", "h101", "--kind", "gpu")
     assert code == 2
     assert "did you mean 'h100'?" in err
+
+
+def test_pointers_to_weights_leave_the_estimate(kvplan, tmp_path):
+    """A clone without its large files holds pointers of a hundred bytes under the weights' names."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    _, estimated, _ = kvplan("presets", "import", tmp_path)
+    (tmp_path / "model-00001-of-00002.safetensors").write_text("version https://git-lfs\n")
+    code, pointers, _ = kvplan("presets", "import", tmp_path)
+
+    assert code == 0
+    assert "high_bytes" in estimated
+    assert pointers == estimated
+
+
+def test_an_import_is_also_json(kvplan, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    code, out, _ = kvplan("presets", "import", config, "--json")
+
+    report = json.loads(out)
+    assert code == 0
+    assert (report["schema"], report["kind"]) == ("kvplan.presets/1", "model")
+    assert report["preset"]["num_layers"] == 8
+
+
+def test_a_published_figure_beyond_any_model_is_refused(kvplan, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    for flag in ("--params", "--total-bytes"):
+        code, _, err = kvplan("presets", "import", config, flag, str(10**23))
+
+        assert code == 2
+        assert flag in err

@@ -73,6 +73,23 @@ def estimate_memory(
     return MemoryEstimate(Memory(pre, post), low, high, (*assumed, *map(weight_note, parts)))
 
 
+def check_measured(given: MemoryInputs, gpu: GpuSpec) -> None:
+    """InputError for figures that no such card can have, or that contradict each other."""
+    card = gpu.memory_mib / 1024
+    for name in ("free_before_gib", "context_gib"):
+        value = getattr(given, name)
+        if value is not None and value > card:
+            raise InputError(
+                f"{name} {value:g} exceeds the {card:.2f} GiB of '{gpu.name}'",
+                hint="name the card that it was measured on with --gpu",
+            )
+    if given.free_after_gib is not None and given.weights_gib is not None:
+        raise InputError(
+            "free_after_gib and weights_gib both say what the weights take",
+            hint="give one of --free-after and --weights-gib",
+        )
+
+
 def free_before(given: MemoryInputs, gpu: GpuSpec) -> tuple[float, tuple[str, ...]]:
     """Free GiB at engine start, and the note when the context's size is assumed."""
     if given.free_before_gib is not None:

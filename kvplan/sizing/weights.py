@@ -12,6 +12,7 @@ from kvplan.sizing.shapes import stage_range
 from kvplan.spec.model import ModelSpec, Weights
 
 INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+MOST_BYTES = 1 << 60
 PUBLISHED_SPREAD = 0.01  # padding, repacked layouts and buffers beside the checkpoint's tensors
 
 
@@ -59,7 +60,8 @@ def draft_rank_weights(
         return None
     ends = weights.embedding_bytes + weights.head_bytes
     own = max(0, total - weights.embedding_bytes) if draft else total
-    spread = (weights.high_bytes or total) / (weights.total_bytes or total) - 1
+    whole = weights.total_bytes or total
+    spread = weights.high_bytes / whole - 1 if weights.high_bytes else PUBLISHED_SPREAD
     return RankWeights(
         num_bytes=own // widths.tp,
         low_bytes=int(own * (1 - abs(spread))) // widths.tp,
@@ -112,14 +114,23 @@ def origin(weights: Weights) -> str:
     return "the checkpoint's published size"
 
 
-def checkpoint_bytes(folder: Path) -> int | None:
-    """total_size of a checkpoint's index, or the size of its weight files; None without weights."""
+def checkpoint_bytes(folder: Path, *, at_least: int = 1) -> int | None:
+    """total_size of a checkpoint's index, or the size of its weight files; None without weights.
+
+    Files of less than `at_least` bytes together are no weights.
+    """
     for name in INDEX_FILES:
         file = folder / name
         if file.is_file():
             return index_total(file)
-    sizes = [file.stat().st_size for file in sorted(folder.glob("*.safetensors"))]
-    return sum(sizes) or None
+    total = sum(file.stat().st_size for file in weight_files(folder))
+    return total if total >= max(1, at_least) else None
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Files that hold weights: sharded ones where there are any, beside which others are copies."""
+    files = [file for file in sorted(folder.glob("*.safetensors")) if file.is_file()]
+    return [file for file in files if file.name.startswith("model")] or files
 
 
 def index_total(file: Path) -> int:
@@ -131,7 +142,7 @@ def index_total(file: Path) -> int:
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
         total = int(total)
-    if isinstance(total, bool) or not isinstance(total, int) or total <= 0:
+    if isinstance(total, bool) or not isinstance(total, int) or not 0 < total <= MOST_BYTES:
         raise InputError(
             "'metadata.total_size' is missing or no byte count",
             where=document.where(("metadata", "total_size")),

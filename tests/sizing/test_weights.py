@@ -9,8 +9,10 @@ from msgspec import structs
 
 from kvplan.errors import InputError
 from kvplan.sizing.resolved import ParallelWidths
+from kvplan.sizing.served_weights import as_served
 from kvplan.sizing.weights import checkpoint_bytes, draft_rank_weights, rank_weights
 from kvplan.spec.model import Mha, ModelSpec, Weights
+from kvplan.spec.server import server_args
 
 WEIGHTS = Weights(
     total_bytes=1000_000,
@@ -111,3 +113,65 @@ def test_an_index_without_a_byte_count_is_refused_with_its_line(tmp_path, total)
         checkpoint_bytes(tmp_path)
 
     assert str(index) in str(refusal.value)
+
+
+def test_what_a_draft_weighs_has_the_spread_of_its_source():
+    """Published totals are known to a percent, whatever share of them is the draft's."""
+    published = draft_rank_weights(MODEL, None, widths())
+    rough = structs.replace(WEIGHTS, low_bytes=900_000, high_bytes=1_200_000)
+    estimated = draft_rank_weights(structs.replace(MODEL, weights=rough), None, widths())
+
+    assert published is not None
+    assert estimated is not None
+    assert published.low_bytes == pytest.approx(0.99 * published.num_bytes, abs=1)
+    assert estimated.low_bytes == pytest.approx(0.8 * estimated.num_bytes, abs=1)
+
+
+@pytest.mark.parametrize("total", [1 << 61, 10**30])
+def test_an_index_of_more_bytes_than_any_model_has_is_refused(tmp_path, total):
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": total}}))
+
+    with pytest.raises(InputError, match=r"'metadata\.total_size'"):
+        checkpoint_bytes(tmp_path)
+
+
+def test_weight_files_that_are_not_there_and_copies_are_not_weighed(tmp_path):
+    (tmp_path / "model-00001.safetensors").symlink_to(tmp_path / "gone")
+    assert checkpoint_bytes(tmp_path) is None
+    (tmp_path / "folder.safetensors").mkdir()
+    assert checkpoint_bytes(tmp_path) is None
+    (tmp_path / "consolidated.safetensors").write_bytes(b"\0" * 64)
+    assert checkpoint_bytes(tmp_path) == 64
+    (tmp_path / "model-00002.safetensors").write_bytes(b"\0" * 48)
+    assert checkpoint_bytes(tmp_path) == 48
+
+
+@pytest.mark.parametrize(
+    ("arguments", "low", "high"),
+    [
+        ({}, 1000_000, 1000_000),
+        ({"dtype": "bfloat16"}, 1000_000, 1000_000),
+        ({"dtype": "float32"}, 2000_000, 2000_000),
+        # 840,000 of linear layers at a byte instead of two; all plain at the high end
+        ({"quantization": "fp8"}, 160_000 + 420_000, 1000_000),
+        ({"quantization": "gptq_marlin"}, 160_000 + 210_000, 1000_000),
+        ({"quantization": "modelslim"}, 160_000 + 420_000, 1000_000),
+    ],
+)
+def test_a_launch_says_how_a_plain_checkpoint_is_loaded(arguments, low, high):
+    served = as_served(MODEL, server_args(arguments)).weights
+
+    assert served is not None
+    assert served.total_bytes is not None
+    assert served.total_bytes == pytest.approx(low, rel=0.05)
+    assert (served.high_bytes or served.total_bytes) == pytest.approx(high, rel=0.05)
+    assert served.estimated is ("quantization" in arguments)
+    assert (served.low_bytes or served.total_bytes) <= served.total_bytes
+
+
+def test_a_quantised_checkpoint_is_loaded_as_it_is():
+    packed = structs.replace(MODEL, quantization="fp8")
+
+    for arguments in ({"dtype": "float32"}, {"quantization": "fp8"}):
+        assert as_served(packed, server_args(arguments)) == packed
