@@ -8,6 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from kvplan.allocators.demand import Demand, decode_demand, demand_of, on_host
 from kvplan.errors import PoolError
 from kvplan.units import ceil_page
 
@@ -52,7 +53,6 @@ class Allocator(ABC):
     def alloc(self, need_size: int) -> Tensor | None:
         """Slots (need_size,) of whole pages."""
 
-    @abstractmethod
     def alloc_extend(
         self,
         prefix_lens: Tensor,
@@ -67,12 +67,25 @@ class Allocator(ABC):
         All three vectors are (batch,) int64; `last_loc` is the slot of the last prefix token, -1
         without one. Lengths on a device need their host copies.
         """
+        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
+        return self.try_extend(prefix_lens, seq_lens, last_loc, demand)
 
-    @abstractmethod
     def alloc_decode(
         self, seq_lens: Tensor, last_loc: Tensor, *, seq_lens_cpu: Tensor | None = None
     ) -> Tensor | None:
         """Slots (batch,) of one new token per request, counted in `seq_lens` already."""
+        demand = decode_demand(on_host(seq_lens, seq_lens_cpu, "seq_lens"), self.page_size)
+        return self.try_decode(seq_lens, last_loc, demand)
+
+    @abstractmethod
+    def try_extend(
+        self, prefix_lens: Tensor, seq_lens: Tensor, last_loc: Tensor, demand: Demand
+    ) -> Tensor | None:
+        """`alloc_extend` of a batch whose demand is counted."""
+
+    @abstractmethod
+    def try_decode(self, seq_lens: Tensor, last_loc: Tensor, demand: Demand) -> Tensor | None:
+        """`alloc_decode` of a batch whose demand is counted."""
 
     @abstractmethod
     def free(self, index: Tensor) -> None:

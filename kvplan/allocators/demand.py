@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kvplan.allocators.paging import offset_of, page_of
+from kvplan.allocators.paging import check_ids, offset_of, page_of
 from kvplan.errors import PoolError
+
+LONGEST = 2**40  # tokens of a request: sums over a batch stay far from the end of int64
 
 
 class Demand(NamedTuple):
@@ -20,8 +22,11 @@ class Demand(NamedTuple):
 
 def on_host(device_lens: Tensor, host_lens: Tensor | None, name: str) -> Tensor:
     """The host copy of a batch's lengths; those that already lie on the host are their own copy."""
+    check_ids(name, device_lens)
     if host_lens is None:
         host_lens = device_lens
+    else:
+        check_ids(f"{name}_cpu", host_lens)
     if host_lens.device.type != "cpu":
         raise PoolError(
             f"'{name}' lies on {host_lens.device} and has no host copy",
@@ -58,7 +63,7 @@ def extend_demand(prefix_lens: Tensor, seq_lens: Tensor, page_size: int) -> Dema
     if not seq_lens.numel():
         return Demand(0, 0, 0)
     new_lens = seq_lens - prefix_lens
-    if int(new_lens.min()) < 0 or int(prefix_lens.min()) < 0:
+    if int(prefix_lens.min()) < 0 or int(new_lens.min()) < 0 or int(seq_lens.max()) > LONGEST:
         _refuse_lengths(prefix_lens, seq_lens)
     num_pages = total_pages(seq_lens, page_size) - total_pages(prefix_lens, page_size)
     return Demand(seq_lens.numel(), int(new_lens.sum()), num_pages)
@@ -69,11 +74,12 @@ def decode_demand(seq_lens: Tensor, page_size: int) -> Demand:
     batch = seq_lens.numel()
     if not batch:
         return Demand(0, 0, 0)
-    if int(seq_lens.min()) < 1:
-        request = int(seq_lens.argmin())
+    shortest, longest = seq_lens.aminmax()
+    if int(shortest) < 1 or int(longest) > LONGEST:
+        request = int(seq_lens.argmin() if int(shortest) < 1 else seq_lens.argmax())
         raise PoolError(
             f"request {request} of the batch decodes to {int(seq_lens[request])} tokens",
-            hint="a sequence length counts the new token: 1 or more",
+            hint=f"a sequence length counts the new token: 1 to {LONGEST}",
         )
     within_page = int(offset_of(seq_lens - 1, page_size).count_nonzero())
     return Demand(batch, batch, batch - within_page)
@@ -104,4 +110,8 @@ def _refuse_lengths(prefix_lens: Tensor, seq_lens: Tensor) -> None:
             raise PoolError(
                 f"request {request} of the batch goes back from {prefix_len} to {seq_len} tokens",
                 hint="free what it gives up instead",
+            )
+        if seq_len > LONGEST:
+            raise PoolError(
+                f"request {request} of the batch has {seq_len} tokens", hint=f"at most {LONGEST}"
             )

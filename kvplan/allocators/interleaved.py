@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from kvplan.allocators.base import Allocator
-from kvplan.allocators.demand import check_token_count, demand_of, on_host
+from kvplan.allocators.demand import Demand, check_token_count, demand_of, on_host
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, SLOTS_LEAVING, Ledger
 from kvplan.allocators.paged import ledger_violations, list_violations, page_count
-from kvplan.allocators.paging import slots_of
+from kvplan.allocators.paging import check_ids, page_of, slots_of
+from kvplan.allocators.room import room_for
 from kvplan.errors import PoolError
 from kvplan.units import ceil_div
 
@@ -43,6 +44,8 @@ class InterleavedAllocator(Allocator):
     tightest class allows.
     """
 
+    group: FreeGroup | None
+
     def __init__(
         self,
         rank_size: int,
@@ -70,21 +73,10 @@ class InterleavedAllocator(Allocator):
 
     def resize(self, rank_size: int) -> None:
         """Start afresh with another number of tokens a rank."""
-        self.pages_per_rank = page_count(rank_size, self.page_size)
-        self.clear()
+        self._start(page_count(rank_size, self.page_size))
 
     def clear(self) -> None:
-        local_pages = torch.arange(1, self.pages_per_rank + 1, device=self.device)
-        self.classes = [
-            FreeList(local_pages * self.shard_size + rank) for rank in range(self.shard_size)
-        ]
-        self.group: FreeGroup | None = None
-        num_pages = self.shard_size * self.pages_per_rank
-        self.ledger = (
-            Ledger(num_pages, self.page_size, self.device, first_page=self.shard_size)
-            if self.checks
-            else None
-        )
+        self._start(self.pages_per_rank)
 
     def class_counts(self) -> list[int]:
         """Free pages of each rank."""
@@ -107,15 +99,26 @@ class InterleavedAllocator(Allocator):
             hint="use alloc_extend with rotation bases, or alloc_cyclic",
         )
 
-    def alloc_decode(
+    def try_extend(
         self,
-        seq_lens: Tensor,
+        prefix_lens: Tensor,  # noqa: ARG002
+        seq_lens: Tensor,  # noqa: ARG002
         last_loc: Tensor,  # noqa: ARG002
-        *,
-        seq_lens_cpu: Tensor | None = None,  # noqa: ARG002
+        demand: Demand,
     ) -> Tensor | None:
         raise PoolError(
-            f"{seq_lens.numel()} requests decode on interleaved pages, which only prefill",
+            f"no rotation bases for a batch of {demand.batch}",
+            hint="one a request, None where a chain starts",
+        )
+
+    def try_decode(
+        self,
+        seq_lens: Tensor,  # noqa: ARG002
+        last_loc: Tensor,  # noqa: ARG002
+        demand: Demand,
+    ) -> Tensor | None:
+        raise PoolError(
+            f"{demand.batch} requests decode on interleaved pages, which only prefill",
             hint="use alloc_extend with rotation bases",
         )
 
@@ -134,9 +137,11 @@ class InterleavedAllocator(Allocator):
         None starts a new chain; on success the list holds the bases that were used.
         """
         demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        if rotation_bases is None or len(rotation_bases) != demand.batch:
+        if rotation_bases is None:
+            return self.try_extend(prefix_lens, seq_lens, last_loc, demand)
+        if len(rotation_bases) != demand.batch:
             raise PoolError(
-                f"{len(rotation_bases or [])} rotation bases for a batch of {demand.batch}",
+                f"{len(rotation_bases)} rotation bases for a batch of {demand.batch}",
                 hint="one a request, None where a chain starts",
             )
         prefixes = on_host(prefix_lens, prefix_lens_cpu, "prefix_lens").tolist()
@@ -168,22 +173,17 @@ class InterleavedAllocator(Allocator):
         return self.alloc_extend(none, lens, none - 1, rotation_bases=[first_class])
 
     def free(self, index: Tensor) -> None:
-        if not index.numel():
-            return
-        if self.ledger is not None:
+        check_ids("index", index)
+        if self.ledger is not None and index.numel():
             self.ledger.refuse_slots(index, leaving=self.group is not None)
-        pages = torch.unique(index // self.page_size)
-        if self.group is None:
-            self._release(pages)
-        else:
-            self.group.add_slots(pages)
-            self._mark(pages, SLOTS_LEAVING)
+        self._free_pages(torch.unique(page_of(index, self.page_size)))
 
     def free_page_ids(self, page_ids: Tensor) -> None:
         """Give back exactly these pages; each rank's go back ascending."""
+        check_ids("page_ids", page_ids)
         if self.ledger is not None and page_ids.numel():
             self.ledger.refuse_pages(page_ids)
-        self.free(page_ids * self.page_size)
+        self._free_pages(page_ids.sort().values)
 
     def free_group_begin(self) -> None:
         refuse_nested(self.group)
@@ -260,6 +260,29 @@ class InterleavedAllocator(Allocator):
                 pages[start :: self.shard_size] = self.classes[rank].take(need)
         self._mark(pages, OWNED)
         return slots_of(pages, self.page_size).reshape(-1)
+
+    def _start(self, pages_per_rank: int) -> None:
+        """All pages free, no group open; where the device has no room all stays as it was."""
+        num_ranks = self.shard_size
+        num_pages = num_ranks * pages_per_rank
+        with room_for(f"{num_pages} pages", self.device):
+            local_pages = torch.arange(1, pages_per_rank + 1, device=self.device)
+            classes = [FreeList(local_pages * num_ranks + rank) for rank in range(num_ranks)]
+            ledger = (
+                Ledger(num_pages, self.page_size, self.device, first_page=num_ranks)
+                if self.checks
+                else None
+            )
+        self.pages_per_rank, self.classes, self.ledger = pages_per_rank, classes, ledger
+        self.group = None
+
+    def _free_pages(self, pages: Tensor) -> None:
+        """Release pages, ascending and none twice, now or with the open group."""
+        if self.group is None:
+            self._release(pages)
+        else:
+            self.group.add_slots(pages)
+            self._mark(pages, SLOTS_LEAVING)
 
     def _release(self, pages: Tensor) -> None:
         for rank, free_list in enumerate(self.classes):

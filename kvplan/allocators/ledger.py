@@ -56,7 +56,9 @@ class Ledger:
 
     def refuse_pages(self, pages: Tensor) -> None:
         """Refuse page ids that aren't owned or stand twice in `pages`."""
-        self.refuse_slots(pages * self.page_size)
+        stray = pages[self._states_of(pages) != OWNED]
+        if stray.numel():
+            self._refuse_slot(int(stray[0]) * self.page_size)
         ordered = pages.sort().values
         twice = ordered[1:] == ordered[:-1]
         if bool(twice.any()):
@@ -67,15 +69,21 @@ class Ledger:
             )
 
     def refuse_open_pages(self, last_loc: Tensor, prefix_lens: Tensor) -> None:
-        """Refuse a last_loc that is not where a prefix of that length ends, or not owned."""
+        """Refuse a last_loc that is not where a prefix of that length ends, not owned, or shared."""
+        pages = page_of(last_loc, self.page_size)
         aligned = offset_of(last_loc + 1 - prefix_lens, self.page_size) == 0
-        owned = self._states_of(page_of(last_loc, self.page_size)) == OWNED
-        owned |= offset_of(prefix_lens, self.page_size) == 0
-        good = aligned & owned
+        owned = self._states_of(pages) == OWNED
+        good = torch.where(prefix_lens > 0, aligned & owned, last_loc == -1)
         if bool(good.all()):
+            self._refuse_shared(pages, offset_of(prefix_lens, self.page_size) > 0)
             return
         request = int((~good).nonzero()[0])
         last, prefix_len = int(last_loc[request]), int(prefix_lens[request])
+        if prefix_len == 0:
+            raise PoolError(
+                f"request {request} of the batch has last_loc {last} and no prefix",
+                hint="pass -1 without a prefix",
+            )
         if bool(aligned[request]):
             raise PoolError(
                 f"request {request} of the batch has last_loc {last}, "
@@ -87,6 +95,19 @@ class Ledger:
             f"tokens ends at offset {(prefix_len - 1) % self.page_size} of its page",
             hint="pass the slot of the request's last token, -1 without a prefix",
         )
+
+    def _refuse_shared(self, pages: Tensor, is_open: Tensor) -> None:
+        """Refuse two requests that would both go on within one page."""
+        open_pages = pages[is_open]
+        ordered = open_pages.sort().values
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if twice.numel():
+            page = int(twice[0])
+            first, second = (is_open & (pages == page)).nonzero().flatten()[:2].tolist()
+            raise PoolError(
+                f"requests {first} and {second} of the batch both go on within page {page}",
+                hint="a page that is not full belongs to one request",
+            )
 
     def _states_of(self, pages: Tensor) -> Tensor:
         """States of pages that need not exist: padding and foreign ones read as free."""

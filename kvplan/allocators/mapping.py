@@ -14,8 +14,14 @@ from kvplan.errors import PoolError
 def new_mapping(size: int, page_size: int, device: torch.device) -> Tensor:
     """Int64 (size + page_size + 1,): 0 unmapped, the last entry -1 for a last_loc of -1."""
     mapping = torch.zeros(size + page_size + 1, dtype=torch.int64, device=device)
-    mapping[-1] = -1
+    clear_mapping(mapping)
     return mapping
+
+
+def clear_mapping(mapping: Tensor) -> None:
+    """Unmap everything in place: pools that read the table keep reading this one."""
+    mapping.zero_()
+    mapping[-1:] = -1
 
 
 def peer_pages(pages: Tensor, mapping: Tensor, page_size: int) -> Tensor:

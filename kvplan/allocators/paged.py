@@ -7,17 +7,12 @@ from torch import Tensor
 
 from kvplan.allocators.backend import Backend, decode_slots, extend_slots
 from kvplan.allocators.base import Allocator, check_segment_start
-from kvplan.allocators.demand import (
-    Demand,
-    check_token_count,
-    decode_demand,
-    demand_of,
-    on_host,
-)
+from kvplan.allocators.demand import Demand, check_token_count
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, PAGES_LEAVING, SLOTS_LEAVING, Ledger
-from kvplan.allocators.paging import page_of, slots_of
+from kvplan.allocators.paging import check_ids, page_of, slots_of
+from kvplan.allocators.room import room_for
 from kvplan.errors import PoolError
 
 
@@ -40,6 +35,8 @@ class PagedAllocator(Allocator):
     short. `checks` keeps a ledger of owned pages that refuses double frees and foreign slots; by
     default it is off on a GPU, where each check waits for the device.
     """
+
+    group: FreeGroup | None
 
     def __init__(
         self,
@@ -64,14 +61,10 @@ class PagedAllocator(Allocator):
 
     def resize(self, size: int) -> None:
         """Start afresh with another size; nothing stays handed out."""
-        self.num_pages = page_count(size, self.page_size)
-        self.clear()
+        self._start(page_count(size, self.page_size))
 
     def clear(self) -> None:
-        ids = torch.arange(1, self.num_pages + 1, dtype=torch.int64, device=self.device)
-        self.free_list = FreeList(ids)
-        self.group: FreeGroup | None = None
-        self.ledger = Ledger(self.num_pages, self.page_size, self.device) if self.checks else None
+        self._start(self.num_pages)
 
     def available_size(self) -> int:
         return self.free_list.num_free * self.page_size
@@ -87,25 +80,15 @@ class PagedAllocator(Allocator):
         pages = self.take(num_pages)
         return slots_of(pages, self.page_size).reshape(-1)
 
-    def alloc_extend(
-        self,
-        prefix_lens: Tensor,
-        seq_lens: Tensor,
-        last_loc: Tensor,
-        *,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
+    def try_extend(
+        self, prefix_lens: Tensor, seq_lens: Tensor, last_loc: Tensor, demand: Demand
     ) -> Tensor | None:
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
         self.refuse_last_loc(last_loc, prefix_lens)
         if not self.has_room_to_extend(demand):
             return None
         return self.extend(prefix_lens, seq_lens, last_loc, demand)
 
-    def alloc_decode(
-        self, seq_lens: Tensor, last_loc: Tensor, *, seq_lens_cpu: Tensor | None = None
-    ) -> Tensor | None:
-        demand = decode_demand(on_host(seq_lens, seq_lens_cpu, "seq_lens"), self.page_size)
+    def try_decode(self, seq_lens: Tensor, last_loc: Tensor, demand: Demand) -> Tensor | None:
         self.refuse_last_loc(last_loc, seq_lens, new_tokens=1)
         if not self.has_room_to_decode(demand):
             return None
@@ -184,6 +167,7 @@ class PagedAllocator(Allocator):
 
     def segment_pages(self, index: Tensor) -> Tensor:
         """The page of every page_size-th slot of a segment: each page once, without looking."""
+        check_ids("index", index)
         pages = page_of(index[:: self.page_size], self.page_size)
         if self.ledger is not None:
             refuse_scattered(index, pages, self.page_size)
@@ -191,16 +175,19 @@ class PagedAllocator(Allocator):
 
     def refuse_free(self, index: Tensor) -> None:
         """Refuse slots that aren't owned; frees within a group may share pages."""
+        check_ids("index", index)
         if self.ledger is not None and index.numel():
             self.ledger.refuse_slots(index, leaving=self.group is not None)
 
     def refuse_pages(self, page_ids: Tensor) -> None:
         """Refuse pages that aren't owned or that come twice."""
+        check_ids("page_ids", page_ids)
         if self.ledger is not None and page_ids.numel():
             self.ledger.refuse_pages(page_ids)
 
     def refuse_last_loc(self, last_loc: Tensor, lens: Tensor, *, new_tokens: int = 0) -> None:
         """Refuse a last_loc that isn't where `lens - new_tokens` tokens end."""
+        check_ids("last_loc", last_loc)
         if last_loc.shape != lens.shape:
             raise PoolError(f"{last_loc.numel()} last slots for {lens.numel()} lengths")
         if self.ledger is not None:
@@ -231,6 +218,15 @@ class PagedAllocator(Allocator):
         if not found and self.ledger is not None:
             found += ledger_violations(pages, self.ledger)
         return found
+
+    def _start(self, num_pages: int) -> None:
+        """All pages free, no group open; where the device has no room all stays as it was."""
+        with room_for(f"{num_pages} pages", self.device):
+            ids = torch.arange(1, num_pages + 1, dtype=torch.int64, device=self.device)
+            free_list = FreeList(ids)
+            ledger = Ledger(num_pages, self.page_size, self.device) if self.checks else None
+        self.num_pages, self.free_list, self.ledger = num_pages, free_list, ledger
+        self.group = None
 
     def _release(self, pages: Tensor) -> None:
         if self.need_sort:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.base import check_segment_start
-from kvplan.allocators.demand import demand_of, on_host
-from kvplan.allocators.mapping import check_tail
+from kvplan.allocators.demand import Demand
 from kvplan.allocators.paged import PagedAllocator
+from kvplan.allocators.two_sided import TailAllocator
 from kvplan.errors import PoolError
 from kvplan.units import ceil_page
 
@@ -22,7 +22,7 @@ class RowCount(Protocol):
     def available_size(self) -> int: ...
 
 
-class RingAllocator(PagedAllocator):
+class RingAllocator(PagedAllocator, TailAllocator):
     """A row's last `ring_size` tokens reuse the row's own slots: only full pages are allocated.
 
     The sliding side counts in rows (`rows * ring_cost`) and never limits token growth, so a
@@ -58,28 +58,15 @@ class RingAllocator(PagedAllocator):
         """Tokens that the full side can still hand out."""
         return self.available_size()
 
-    def alloc_extend_swa_tail(
+    def try_extend_tail(
         self,
         prefix_lens: Tensor,
         seq_lens: Tensor,
         last_loc: Tensor,
-        *,
-        swa_tail_len: int,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
+        demand: Demand,
+        swa_tail_len: int,  # noqa: ARG002  # the request's ring is there already
     ) -> Tensor | None:
-        """`alloc_extend` of one request: its ring is there already."""
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        check_tail(
-            on_host(seq_lens, seq_lens_cpu, "seq_lens"), swa_tail_len, demand, self.page_size
-        )
-        return self.alloc_extend(
-            prefix_lens,
-            seq_lens,
-            last_loc,
-            prefix_lens_cpu=prefix_lens_cpu,
-            seq_lens_cpu=seq_lens_cpu,
-        )
+        return self.try_extend(prefix_lens, seq_lens, last_loc, demand)
 
     def free_swa(self, index: Tensor) -> None:
         """Nothing goes back before the row does; slots that aren't owned are refused."""

@@ -6,34 +6,23 @@ import torch
 from torch import Tensor
 
 from kvplan.allocators.backend import Backend, unmapped_pages
-from kvplan.allocators.demand import (
-    Demand,
-    check_token_count,
-    decode_demand,
-    demand_of,
-    on_host,
-)
+from kvplan.allocators.demand import Demand
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
-from kvplan.allocators.mapping import (
-    check_tail,
-    mapping_violations,
-    new_mapping,
-    refuse_mapped,
-    refuse_open_unmapped,
-    refuse_unmapped,
-)
+from kvplan.allocators.mapping import refuse_mapped, refuse_unmapped
 from kvplan.allocators.paged import PagedAllocator
+from kvplan.allocators.paired import PairedAllocator
 from kvplan.allocators.token import TokenAllocator
 from kvplan.allocators.two_sided import TwoSidedAllocator
 from kvplan.units import ceil_div
 
 
-class SlidingAllocator(TwoSidedAllocator):
+class SlidingAllocator(PairedAllocator, TwoSidedAllocator):
     """Hands out full slots and maps each to a sliding slot; both sides or neither.
 
-    `full_to_swa` is int64 (size_full + page_size + 1,): 0 is unmapped, and the last entry is -1,
-    so that a last_loc of -1 maps to -1. The sliding side is unmapped at once, even in a group.
+    `full_to_swa` is the paired table. The sliding side is unmapped at once, even in a group.
     """
+
+    side_names = ("full", "sliding")
 
     def __init__(
         self,
@@ -46,24 +35,24 @@ class SlidingAllocator(TwoSidedAllocator):
         backend: Backend | str = Backend.REFERENCE,
         checks: bool | None = None,
     ) -> None:
-        def side(num_tokens: int) -> PagedAllocator:
-            if page_size == 1:
-                return TokenAllocator(num_tokens, device=device, need_sort=need_sort, checks=checks)
-            return PagedAllocator(
-                num_tokens,
-                page_size,
-                device=device,
-                need_sort=need_sort,
-                backend=backend,
-                checks=checks,
-            )
+        super().__init__(
+            page_size, device=device, need_sort=need_sort, backend=backend, checks=checks
+        )
+        self.resize(size, size_swa)
 
-        self.page_size = page_size
-        self.backend = Backend(backend)
-        self.swa_group: FreeGroup | None = None
-        self.full, self.swa = side(size), side(size_swa)
-        self.device, self.checks = self.full.device, self.full.checks
-        self._map_afresh()
+    @property
+    def full(self) -> PagedAllocator:
+        return self.first
+
+    @property
+    def swa(self) -> PagedAllocator:
+        """The sliding side."""
+        return self.second
+
+    @property
+    def full_to_swa(self) -> Tensor:
+        """The sliding slot of each full slot; 0 unmapped, the last entry -1."""
+        return self.table
 
     @property
     def size(self) -> int:
@@ -75,18 +64,20 @@ class SlidingAllocator(TwoSidedAllocator):
         return self.swa.size
 
     def resize(self, size: int, size_swa: int) -> None:
-        """Start afresh with other sizes; nothing stays handed out."""
-        self.full.resize(size)
-        self.swa.resize(size_swa)
-        self._map_afresh()
+        """Start afresh with other sizes and a new table; nothing stays handed out."""
+        self.start(size, size_swa)
+        self.swa_group: FreeGroup | None = None
+
+    def make_side(self, num_tokens: int) -> PagedAllocator:
+        if self.page_size > 1:
+            return super().make_side(num_tokens)
+        return TokenAllocator(
+            num_tokens, device=self.device, need_sort=self.need_sort, checks=self.checks
+        )
 
     def clear(self) -> None:
-        self.full.clear()
-        self.swa.clear()
-        self._map_afresh()
-
-    def available_size(self) -> int:
-        return min(self.full_available_size(), self.swa_available_size())
+        super().clear()
+        self.swa_group = None
 
     def full_available_size(self) -> int:
         return self.full.available_size()
@@ -94,81 +85,36 @@ class SlidingAllocator(TwoSidedAllocator):
     def swa_available_size(self) -> int:
         return self.swa.available_size()
 
-    def merge_and_sort_free(self) -> None:
-        self.full.merge_and_sort_free()
-        self.swa.merge_and_sort_free()
-
     def to_swa(self, slots: Tensor) -> Tensor:
         """The sliding slot of each full slot; 0 where it left the window, -1 for -1."""
-        return self.full_to_swa[slots]
+        return self.table[slots]
 
-    def alloc(self, need_size: int) -> Tensor | None:
-        check_token_count(need_size, self.page_size)
-        if need_size > self.available_size():
-            return None
-        slots, swa_slots = self.full.alloc(need_size), self.swa.alloc(need_size)
-        assert slots is not None
-        assert swa_slots is not None
-        return self._mapped(slots, swa_slots)
-
-    def alloc_extend(
+    def try_extend_tail(
         self,
         prefix_lens: Tensor,
         seq_lens: Tensor,
         last_loc: Tensor,
-        *,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
-    ) -> Tensor | None:
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        self.full.refuse_last_loc(last_loc, prefix_lens)
-        swa_last_loc = self._swa_last_loc(last_loc, prefix_lens)
-        if not self._has_room(demand, demand):
-            return None
-        return self._mapped(
-            self.full.extend(prefix_lens, seq_lens, last_loc, demand),
-            self.swa.extend(prefix_lens, seq_lens, swa_last_loc, demand),
-        )
-
-    def alloc_extend_swa_tail(
-        self,
-        prefix_lens: Tensor,
-        seq_lens: Tensor,
-        last_loc: Tensor,
-        *,
+        demand: Demand,
         swa_tail_len: int,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
     ) -> Tensor | None:
-        """`alloc_extend` of one request with sliding slots for its last `swa_tail_len` tokens only.
-
-        The tail starts on a page: elsewhere its sliding slots would stand at other offsets.
-        """
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        check_tail(
-            on_host(seq_lens, seq_lens_cpu, "seq_lens"), swa_tail_len, demand, self.page_size
-        )
         self.full.refuse_last_loc(last_loc, prefix_lens)
         swa_demand = Demand(1, swa_tail_len, ceil_div(swa_tail_len, self.page_size))
-        if not self._has_room(demand, swa_demand):
+        if not self.has_room(demand, swa_demand):
             return None
         slots = self.full.extend(prefix_lens, seq_lens, last_loc, demand)
         if swa_tail_len:
             none = torch.zeros_like(seq_lens)
             swa_slots = self.swa.extend(none, none + swa_tail_len, none - 1, swa_demand)
-            self._mapped(slots[-swa_tail_len:], swa_slots)
+            self.mapped(slots[-swa_tail_len:], swa_slots)
         return slots
 
-    def alloc_decode(
-        self, seq_lens: Tensor, last_loc: Tensor, *, seq_lens_cpu: Tensor | None = None
-    ) -> Tensor | None:
-        demand = decode_demand(on_host(seq_lens, seq_lens_cpu, "seq_lens"), self.page_size)
+    def try_decode(self, seq_lens: Tensor, last_loc: Tensor, demand: Demand) -> Tensor | None:
         self.full.refuse_last_loc(last_loc, seq_lens, new_tokens=1)
-        swa_last_loc = self._swa_last_loc(last_loc, seq_lens, new_tokens=1)
+        swa_last_loc = self.last_peer(last_loc, seq_lens - 1)
         rooms = [side.has_room_to_decode(demand) for side in (self.full, self.swa)]
         if not all(rooms):
             return None
-        return self._mapped(
+        return self.mapped(
             self.full.decode(seq_lens, last_loc, demand),
             self.swa.decode(seq_lens, swa_last_loc, demand),
         )
@@ -194,7 +140,7 @@ class SlidingAllocator(TwoSidedAllocator):
         self.full.free_group_end()
 
     def release_swa(self, pages: Tensor, *, in_order: bool) -> None:
-        swa_pages = unmapped_pages(self.backend, pages, self.full_to_swa, self.page_size)
+        swa_pages = unmapped_pages(self.backend, pages, self.table, self.page_size)
         in_order = in_order or self.page_size == 1
         if not in_order:
             swa_pages = swa_pages[swa_pages > 0].sort().values
@@ -207,42 +153,12 @@ class SlidingAllocator(TwoSidedAllocator):
 
     def refuse_without_swa(self, pages: Tensor, *, hint: str) -> None:
         if self.checks:
-            refuse_unmapped(pages, self.full_to_swa, self.page_size, hint=hint)
+            refuse_unmapped(pages, self.table, self.page_size, hint=hint)
 
     def refuse_with_swa(self, index: Tensor) -> None:
         if self.checks:
-            refuse_mapped(index, self.full_to_swa)
+            refuse_mapped(index, self.table)
 
-    def verify_accounting(self) -> list[str]:
-        found = [f"full side: {text}" for text in self.full.verify_accounting()]
-        found += [f"sliding side: {text}" for text in self.swa.verify_accounting()]
-        return found or mapping_violations(
-            self.full_to_swa, self.full, self.swa, num_leaving=self._num_leaving()
-        )
-
-    def _map_afresh(self) -> None:
-        self.full_to_swa = new_mapping(self.full.size, self.page_size, self.device)
-        self.swa_group = None
-
-    def _mapped(self, slots: Tensor, swa_slots: Tensor) -> Tensor:
-        self.full_to_swa[slots] = swa_slots
-        return slots
-
-    def _swa_last_loc(self, last_loc: Tensor, lens: Tensor, *, new_tokens: int = 0) -> Tensor:
-        swa_last_loc = self.full_to_swa[last_loc]
-        if self.checks:
-            refuse_open_unmapped(swa_last_loc, lens - new_tokens, self.page_size)
-        return swa_last_loc
-
-    def _has_room(self, demand: Demand, swa_demand: Demand) -> bool:
-        """Whether both sides have the pages; only then are staged ones merged."""
-        if (
-            demand.num_pages > self.full.free_list.num_free
-            or swa_demand.num_pages > self.swa.free_list.num_free
-        ):
-            return False
-        return self.full.has_room_to_extend(demand) and self.swa.has_room_to_extend(swa_demand)
-
-    def _num_leaving(self) -> int:
+    def num_unmapped(self) -> int:
         group = self.swa_group
         return sum(len(pages) for pages in (*group.slots, *group.pages)) if group else 0

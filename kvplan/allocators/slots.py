@@ -8,11 +8,15 @@ from torch import Tensor
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.ledger import FREE, OWNED, Ledger
 from kvplan.allocators.paged import ledger_violations, list_violations
+from kvplan.allocators.paging import check_ids
+from kvplan.allocators.room import room_for
 from kvplan.errors import PoolError
 
 
 class StateSlotAllocator:
     """Slots 1 .. size from the head of a free list, given back behind it; slot 0 is the padding slot."""
+
+    group: list[Tensor]
 
     def __init__(
         self, size: int, *, device: torch.device | str = "cpu", checks: bool | None = None
@@ -25,16 +29,11 @@ class StateSlotAllocator:
         """Start afresh with another number of slots."""
         if size < 0:
             raise PoolError(f"a pool of {size} state slots", hint="0 or more")
-        self.size = size
-        self.clear()
+        self._start(size)
 
     def clear(self) -> None:
         """Take every slot back, those of an open group too."""
-        self.free_list = FreeList(
-            torch.arange(1, self.size + 1, dtype=torch.int64, device=self.device)
-        )
-        self.ledger = Ledger(self.size, 1, self.device) if self.checks else None
-        self.group: list[Tensor] = []
+        self._start(self.size)
 
     def available_size(self) -> int:
         """Slots in the free list; those of an open group are out already."""
@@ -67,6 +66,7 @@ class StateSlotAllocator:
 
     def free(self, index: Tensor) -> None:
         """Give slots back; they go out last."""
+        check_ids("index", index)
         if not index.numel():
             return
         if self.ledger is not None:
@@ -103,3 +103,12 @@ class StateSlotAllocator:
         if not found and self.ledger is not None:
             found += ledger_violations(slots, self.ledger)
         return found
+
+    def _start(self, size: int) -> None:
+        """All slots free; where the device has no room all stays as it was."""
+        with room_for(f"{size} state slots", self.device):
+            ids = torch.arange(1, size + 1, dtype=torch.int64, device=self.device)
+            free_list = FreeList(ids)
+            ledger = Ledger(size, 1, self.device) if self.checks else None
+        self.size, self.free_list, self.ledger = size, free_list, ledger
+        self.group = []

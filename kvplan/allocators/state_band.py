@@ -7,6 +7,7 @@ from torch import Tensor
 
 from kvplan.allocators.shared_buffer import SharedBuffer
 from kvplan.allocators.slots import StateSlotAllocator
+from kvplan.errors import PoolError
 
 
 class StateBand(StateSlotAllocator):
@@ -22,6 +23,15 @@ class StateBand(StateSlotAllocator):
         self.band = shared.bands[name]
         size = shared.most(name, limit=self.band.num_pages, empty=True)
         super().__init__(size, device=device, checks=checks)
+
+    def resize(self, size: int) -> None:
+        if size > self.shared.most(self.band.name, limit=self.band.num_pages, empty=True):
+            raise PoolError(
+                f"{size} state slots do not fit into {self.shared.total_bytes} shared bytes",
+                hint="resize the allocator of the shared buffer",
+            )
+        super().resize(size)
+        self.band.clear(self.band.base)
 
     def clear(self) -> None:
         super().clear()

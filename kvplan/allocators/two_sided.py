@@ -7,13 +7,52 @@ from abc import abstractmethod
 from torch import Tensor
 
 from kvplan.allocators.base import Allocator, SlidingEvictable, check_segment_start
+from kvplan.allocators.demand import Demand, demand_of, on_host
+from kvplan.allocators.mapping import check_tail
 from kvplan.allocators.paged import PagedAllocator
 
 
-class TwoSidedAllocator(Allocator):
+class TailAllocator(Allocator):
+    """Slots of which the last ones alone may have a sliding part."""
+
+    def alloc_extend_swa_tail(
+        self,
+        prefix_lens: Tensor,
+        seq_lens: Tensor,
+        last_loc: Tensor,
+        *,
+        swa_tail_len: int,
+        prefix_lens_cpu: Tensor | None = None,
+        seq_lens_cpu: Tensor | None = None,
+    ) -> Tensor | None:
+        """`alloc_extend` of one request with sliding slots for its last `swa_tail_len` tokens only.
+
+        The tail starts on a page: elsewhere its sliding slots would stand at other offsets.
+        """
+        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
+        host_lens = on_host(seq_lens, seq_lens_cpu, "seq_lens")
+        check_tail(host_lens, swa_tail_len, demand, self.page_size)
+        return self.try_extend_tail(prefix_lens, seq_lens, last_loc, demand, swa_tail_len)
+
+    @abstractmethod
+    def try_extend_tail(
+        self,
+        prefix_lens: Tensor,
+        seq_lens: Tensor,
+        last_loc: Tensor,
+        demand: Demand,
+        swa_tail_len: int,
+    ) -> Tensor | None:
+        """`alloc_extend_swa_tail` of a batch whose demand is counted."""
+
+
+class TwoSidedAllocator(TailAllocator):
     """`full` owns the slots; what becomes of their sliding part is the subclass's."""
 
-    full: PagedAllocator
+    @property
+    @abstractmethod
+    def full(self) -> PagedAllocator:
+        """The side that owns the slots."""
 
     @abstractmethod
     def full_available_size(self) -> int:
@@ -85,11 +124,10 @@ class TwoSidedAllocator(Allocator):
             self.full.free_segment(index, start_pos=start_pos)
 
     def evict_to_free_tokens(self, cache: SlidingEvictable | None, num_tokens: int) -> bool:  # type: ignore[override]  # a cache over two pools evicts per side
-        while cache is not None and (before := self.available_size()) < num_tokens:
-            cache.evict(
-                max(0, num_tokens - self.full_available_size()),
-                max(0, num_tokens - self.swa_available_size()),
-            )
-            if self.available_size() == before:
+        while cache is not None and self.available_size() < num_tokens:
+            before = self.full_available_size(), self.swa_available_size()
+            cache.evict(*(max(0, num_tokens - available) for available in before))
+            # one side may grow before the other does: leaves can have lost their sliding part
+            if before == (self.full_available_size(), self.swa_available_size()):
                 break
         return self.available_size() >= num_tokens

@@ -7,15 +7,11 @@ from torch import Tensor
 
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.band import Band, BandSpec, refuse_bound, refuse_unbound
-from kvplan.allocators.demand import (
-    Demand,
-    check_token_count,
-    decode_demand,
-    demand_of,
-    on_host,
-)
-from kvplan.allocators.mapping import check_tail, refuse_open_unmapped
+from kvplan.allocators.demand import Demand, check_token_count
+from kvplan.allocators.mapping import refuse_open_unmapped
+from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.paging import slots_of
+from kvplan.allocators.room import room_for
 from kvplan.allocators.shared_buffer import Mover, SharedBuffer
 from kvplan.allocators.state_band import StateBand
 from kvplan.allocators.two_sided import TwoSidedAllocator
@@ -72,22 +68,29 @@ class UnifiedAllocator(TwoSidedAllocator):
 
     def resize(self, total_bytes: int) -> None:
         """Start afresh in a buffer of another size; nothing stays handed out."""
-        self.shared = SharedBuffer(self._specs, total_bytes, device=self.device, move=self._move)
-        band = self.shared.bands[FULL]
-        self.swa: Band | None = self.shared.bands.get(SWA)
-        self.full = VirtualPages(
+        with room_for(f"a shared buffer of {total_bytes} bytes", self.device):
+            shared = SharedBuffer(self._specs, total_bytes, device=self.device, move=self._move)
+        band = shared.bands[FULL]
+        full = VirtualPages(
             band,
-            self.shared.most(FULL, limit=band.num_pages, empty=True),
+            shared.most(FULL, limit=band.num_pages, empty=True),
             self.page_size,
             device=self.device,
             backend=self.backend,
             checks=self.checks,
         )
-        self.state_slots = (
-            StateBand(self.shared, STATE, device=self.device, checks=self.checks)
-            if STATE in self.shared.bands
+        states = (
+            StateBand(shared, STATE, device=self.device, checks=self.checks)
+            if STATE in shared.bands
             else None
         )
+        self.shared, self.virtual, self.state_slots = shared, full, states
+        self.swa: Band | None = shared.bands.get(SWA)
+
+    @property
+    def full(self) -> PagedAllocator:
+        """The virtual slots, whose pages have full memory while they are handed out."""
+        return self.virtual
 
     def clear(self) -> None:
         self.full.clear()
@@ -137,42 +140,25 @@ class UnifiedAllocator(TwoSidedAllocator):
         self._bind(pages, num_pages)
         return slots_of(pages, self.page_size).reshape(-1)
 
-    def alloc_extend(
-        self,
-        prefix_lens: Tensor,
-        seq_lens: Tensor,
-        last_loc: Tensor,
-        *,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
+    def try_extend(
+        self, prefix_lens: Tensor, seq_lens: Tensor, last_loc: Tensor, demand: Demand
     ) -> Tensor | None:
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
         self._refuse_last_loc(last_loc, prefix_lens)
         return self._extend(prefix_lens, seq_lens, last_loc, demand, demand.num_pages)
 
-    def alloc_extend_swa_tail(
+    def try_extend_tail(
         self,
         prefix_lens: Tensor,
         seq_lens: Tensor,
         last_loc: Tensor,
-        *,
+        demand: Demand,
         swa_tail_len: int,
-        prefix_lens_cpu: Tensor | None = None,
-        seq_lens_cpu: Tensor | None = None,
     ) -> Tensor | None:
-        """`alloc_extend` of one request with sliding pages for its last `swa_tail_len` tokens only."""
-        demand = demand_of(prefix_lens, seq_lens, prefix_lens_cpu, seq_lens_cpu, self.page_size)
-        check_tail(
-            on_host(seq_lens, seq_lens_cpu, "seq_lens"), swa_tail_len, demand, self.page_size
-        )
         self.full.refuse_last_loc(last_loc, prefix_lens)
         num_swa = ceil_div(swa_tail_len, self.page_size)
         return self._extend(prefix_lens, seq_lens, last_loc, demand, num_swa)
 
-    def alloc_decode(
-        self, seq_lens: Tensor, last_loc: Tensor, *, seq_lens_cpu: Tensor | None = None
-    ) -> Tensor | None:
-        demand = decode_demand(on_host(seq_lens, seq_lens_cpu, "seq_lens"), self.page_size)
+    def try_decode(self, seq_lens: Tensor, last_loc: Tensor, demand: Demand) -> Tensor | None:
         self._refuse_last_loc(last_loc, seq_lens, new_tokens=1)
         if not self._make_room(demand.num_pages, demand.num_pages):
             return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kvplan.allocators.room import is_out_of_memory
 from kvplan.errors import DeviceError, MissingExtra
 from kvplan.units import gib
 
@@ -31,7 +32,7 @@ class Storage:
             try:
                 stored = torch.uint8 if dtype.itemsize == 1 else dtype  # fp4 cannot be filled
                 return torch.zeros(tuple(shape), dtype=stored, device=self.device).view(dtype)
-            except (torch.OutOfMemoryError, RuntimeError) as error:
+            except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
                 raise out_of_memory(shape, dtype, self.device) from error
@@ -125,13 +126,6 @@ def load_saver() -> Any:
             "a releasable region needs torch_memory_saver, which is not installed",
             hint="pip install torch-memory-saver, or leave releasable off",
         ) from error
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch refused for want of memory (the CPU allocator has no class of its own)."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return any(words in str(error) for words in ("can't allocate memory", "overflowed"))
 
 
 def out_of_memory(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> DeviceError:

@@ -136,6 +136,26 @@ def test_a_cache_over_two_pools_is_asked_for_each_side(pool):
     assert not pool.evict_to_free_tokens(cache, 400)
 
 
+def test_leaves_without_a_sliding_part_do_not_end_the_eviction():
+    pool = SlidingAllocator(32, 16, 4)
+    leaves = [slots for slots in (pool.alloc(8), pool.alloc(8)) if slots is not None]
+    pool.free_swa(leaves[0])
+    pool.alloc(8)
+
+    class TombstonesFirst(SlidingCache):
+        def evict(self, num_tokens, swa_num_tokens):
+            self.asked.append((num_tokens, swa_num_tokens))
+            if len(self.leaves) == 2:
+                self.pool.free_full(self.leaves.pop(0))
+            elif self.leaves:
+                self.pool.free(self.leaves.pop(0))
+
+    cache: Any = TombstonesFirst(pool, leaves)
+    assert pool.available_size() == 0
+    assert pool.evict_to_free_tokens(cache, 8)
+    assert cache.asked == [(0, 8), (0, 8)]
+
+
 def test_merged_frees_are_sorted_and_counted_before():
     pool = PagedAllocator(32, 4, need_sort=True)
     first, second = pool.alloc(8), pool.alloc(12)

@@ -17,54 +17,8 @@ from kvplan.allocators.sparse import SparseAllocator
 from kvplan.allocators.token import TokenAllocator
 from kvplan.allocators.unified import UnifiedAllocator
 from kvplan.errors import PoolError
-from kvplan.pools.rows import RequestRows
-from kvplan.pools.storage import open_storage
 from tests.allocators.machine import ids
-
-
-def paged() -> Any:
-    return PagedAllocator(64, 4)
-
-
-def sliding():
-    return SlidingAllocator(64, 48, 4)
-
-
-def unified():
-    return UnifiedAllocator(64 * 8, 4, full_token_bytes=4, swa_token_bytes=2)
-
-
-def ring():
-    rows = RequestRows(3, 1, storage=open_storage("cpu"))
-    return RingAllocator(64, 4, ring_size=6, rows=rows)
-
-
-def sparse():
-    return SparseAllocator(64, 4)
-
-
-PAGED = [paged, sliding, unified, ring, sparse]
-
-
-def contents(pool):
-    """Every tensor and number that an allocator keeps, sides and tables included."""
-    kept: dict[str, Any] = {}
-    for name, value in sorted(vars(pool).items()):
-        if isinstance(value, torch.Tensor):
-            kept[name] = value.tolist()
-        elif isinstance(value, int | float | str | bool | None | list | tuple):
-            kept[name] = repr(value)
-        elif hasattr(value, "__dict__") and type(value).__module__.startswith("kvplan."):
-            kept[name] = contents(value)
-    return kept
-
-
-def refused(pool, match, call):
-    before = contents(pool)
-    with pytest.raises(PoolError, match=match):
-        call()
-    assert contents(pool) == before
-    assert pool.verify_accounting() == []
+from tests.allocators.refusing import PAGED, contents, paged, refused, ring, sliding, unified
 
 
 @pytest.mark.parametrize("build", PAGED)

@@ -70,13 +70,13 @@ class SharedWindow(SlidingAllocator):
 
     num_mapped = 0
 
-    def _mapped(self, slots, swa_slots):
+    def mapped(self, slots, swa_slots):
         if len(swa_slots) > 1:
             self.num_mapped += 1
             if self.num_mapped == 20:
                 swa_slots = swa_slots.clone()
                 swa_slots[1] = swa_slots[0]
-        return super()._mapped(slots, swa_slots)
+        return super().mapped(slots, swa_slots)
 
 
 def traced(kvplan, *argv):
