@@ -55,10 +55,10 @@ def smallest_fraction(memory: Memory) -> float:
 
 
 def no_rest(memory: Memory, rest_gib: float, state: StatePool | None) -> Shortage:
-    taker = "weights" if state is None else "state"
+    taker, verb = ("weights", "leave") if state is None else ("state", "leaves")
     return Shortage(
         what=taker,
-        problem=f"the {taker} leave {rest_gib:.2f} GiB for KV",
+        problem=f"the {taker} {verb} {rest_gib:.2f} GiB for KV",
         have_bytes=int(rest_gib * GIB),
         engine_fraction=smallest_fraction(memory),
         raise_flags=("--mem-fraction-static",),

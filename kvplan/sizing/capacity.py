@@ -22,17 +22,24 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def request_tokens(plan: Plan, context_tokens: int) -> int:
-    """Slots that one request of a context takes in the full pool, its draft reserve included."""
+    """Slots that one request of a context takes in the full pool, its draft reserve included.
+
+    In tokens of all ranks that share the pool: they hand out a page of every rank together.
+    """
     reserve = plan.reserves.alloc_reserve_per_decode if plan.resolved.speculation.algorithm else 0
-    return ceil_page(context_tokens + reserve, plan.resolved.page_size)
+    return ceil_page(context_tokens + reserve, plan.reserves.alloc_page_size)
 
 
 def window_tokens(plan: Plan, context_tokens: int) -> int:
-    """Slots that one running request takes in the sliding pool."""
+    """Slots that one running request takes in the sliding pool at its worst."""
+    from kvplan.sizing.sliding import most_sliding
+
     sliding = plan.model.sliding or plan.model.compressed
     assert sliding is not None
     page = plan.resolved.page_size
-    return ceil_page(min(context_tokens, sliding.window + page), page) + page
+    return ceil_page(
+        min(request_tokens(plan, context_tokens), most_sliding(plan.resolved, sliding.window)), page
+    )
 
 
 def capacity_at(plan: Plan, context_tokens: int) -> Capacity:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kvplan.sizing.plan import NoStart, Plan, plan_launch
+from kvplan.sizing.plan import NoStart, Plan
+from kvplan.sizing.replan import asked_fraction, replanned
 
 FRACTION_MILLIS = 999  # mem_fraction_static is searched in thousandths
+LEAST_CHUNK = 64
 # what a higher ratio has more room for, and how far it is searched
 GROWS_WITH = {
     "mamba_full_memory_ratio": frozenset({"state", "requests"}),
@@ -32,24 +33,91 @@ class Cure(msgspec.Struct, frozen=True):
         return f"{self.flag}: {how} → {self.tokens:,} tokens"
 
 
+class Knob(msgspec.Struct, frozen=True):
+    """A flag that moves in whole steps from where it stands to a last one."""
+
+    field: str
+    current: int
+    last: int
+    step: int = 1  # of the argument
+    divisor: int = 1  # thousandths, hundredths
+
+    def value(self, position: int) -> int | float:
+        number = position * self.step
+        return number / self.divisor if self.divisor > 1 else number
+
+
 def cures(refused: NoStart) -> tuple[Cure, ...]:
     """The smallest change of each flag that starts the launch; empty where none does alone."""
-    found = (
-        fraction_cure(refused),
-        lower_cure(refused, "--max-running-requests", "max_running_requests"),
-        lower_cure(refused, "--max-mamba-cache-size", "max_mamba_cache_size"),
-        lower_cure(refused, "--chunked-prefill-size", "chunked_prefill_size"),
-        ratio_cure(refused, "--mamba-full-memory-ratio", "mamba_full_memory_ratio"),
-        ratio_cure(refused, "--swa-full-tokens-ratio", "swa_full_tokens_ratio"),
-    )
-    return tuple(cure for cure in found if cure is not None)
+    found = (cure(refused, knob) for knob in knobs(refused))
+    return tuple(each for each in found if each is not None)
 
 
-def with_changes(refused: NoStart, **changes: Any) -> Plan | None:
-    """The launch with other resolved arguments, if it starts."""
-    resolved = msgspec.structs.replace(refused.resolved, **changes)
-    other = plan_launch(refused.model, refused.gpu, resolved, refused.memory, refused.draft)
-    return other if isinstance(other, Plan) else None
+def knobs(refused: NoStart) -> Iterator[Knob]:
+    """The flags that may start a launch, each with the direction that helps."""
+    resolved, ranks = refused.resolved, refused.resolved.widths.attn_dp
+    fraction = int(asked_fraction(resolved) * 1000)
+    yield Knob("mem_fraction_static", fraction, FRACTION_MILLIS, divisor=1000)
+    for field in ("max_running_requests", "max_mamba_cache_size"):
+        current = getattr(resolved, field)
+        if current is not None:
+            yield Knob(field, current, 1)
+    if resolved.chunked_prefill_size > 0:
+        step = max(resolved.page_size, LEAST_CHUNK) * ranks
+        yield Knob("chunked_prefill_size", resolved.chunked_prefill_size * ranks // step, 1, step)
+    for field, shorts in GROWS_WITH.items():
+        if applies(refused, field):
+            current = round(getattr(resolved, field) * 100)
+            last = HIGHEST_PERCENT[field] if refused.shortage.what in shorts else 1
+            yield Knob(field, current, last, divisor=100)
+
+
+def cure(refused: NoStart, knob: Knob) -> Cure | None:
+    """The step nearest to the current one that starts, whose neighbour on the way does not."""
+
+    def plan_at(position: int) -> Plan | None:
+        return replanned(refused, **{knob.field: knob.value(position)})
+
+    position = nearest(knob.current, knob.last, lambda at: plan_at(at) is not None)
+    plan = None if position is None else plan_at(position)
+    if position is None or plan is None:
+        return None
+    flag = f"--{knob.field.replace('_', '-')}"
+    action = "raise" if knob.last > knob.current else "lower"
+    value = knob.value(position)
+    shown = str(value) if isinstance(value, int) else f"{value:g}"
+    return Cure(flag, action, shown, plan.tokens)
+
+
+def nearest(current: int, last: int, works: Callable[[int], bool]) -> int | None:
+    """A working position towards `last` whose neighbour towards `current` does not work.
+
+    Looks in growing strides up, by halving down: what works may stop working further on.
+    """
+    inside = current
+    for position in strides(current, last):
+        if not works(position):
+            inside = position
+            continue
+        while abs(position - inside) > 1:
+            middle = (position + inside) // 2
+            position, inside = (middle, inside) if works(middle) else (position, middle)
+        return position
+    return None
+
+
+def strides(current: int, last: int) -> Iterator[int]:
+    """Positions from next to `current` to `last`: ever longer strides up, halves down."""
+    if last > current:
+        stride = 1
+        while current + stride < last:
+            yield current + stride
+            stride *= 2
+        yield last
+    position = current
+    while last < position:
+        position = max(last, min(position - 1, (position + 1) // 2))
+        yield position
 
 
 def smallest(low: int, high: int, works: Callable[[int], bool]) -> int | None:
@@ -60,58 +128,6 @@ def smallest(low: int, high: int, works: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle + 1, high)
     return low
-
-
-def fraction_cure(refused: NoStart) -> Cure | None:
-    """More static memory is never worse: the smallest thousandth that starts."""
-
-    def plan_at(millis: int) -> Plan | None:
-        return with_changes(refused, mem_fraction_static=millis / 1000)
-
-    current = int(refused.resolved.mem_fraction_static * 1000)
-    millis = smallest(current + 1, FRACTION_MILLIS, lambda at: plan_at(at) is not None)
-    plan = None if millis is None else plan_at(millis)
-    if plan is None or millis is None:
-        return None
-    return Cure("--mem-fraction-static", "raise", f"{millis / 1000:g}", plan.tokens)
-
-
-def lower_cure(refused: NoStart, flag: str, field: str) -> Cure | None:
-    """The largest smaller value of a count that starts."""
-    current = getattr(refused.resolved, field)
-    if current is None or current <= 1 or plan_with(refused, field, 1) is None:
-        return None
-    reach = smallest(
-        0, current - 1, lambda drop: plan_with(refused, field, current - drop) is not None
-    )
-    if reach is None:
-        return None
-    plan = plan_with(refused, field, current - reach)
-    assert plan is not None
-    return Cure(flag, "lower", str(current - reach), plan.tokens)
-
-
-def plan_with(refused: NoStart, field: str, value: Any) -> Plan | None:
-    return with_changes(refused, **{field: value})
-
-
-def ratio_cure(refused: NoStart, flag: str, field: str) -> Cure | None:
-    """The nearest hundredth that starts, on the side that gives the short pool more."""
-    if not applies(refused, field):
-        return None
-    current = round(getattr(refused.resolved, field) * 100)
-    sign = 1 if refused.shortage.what in GROWS_WITH[field] else -1
-    reach = (HIGHEST_PERCENT[field] - current) if sign > 0 else current - 1
-
-    def plan_at(distance: int) -> Plan | None:
-        return plan_with(refused, field, (current + sign * distance) / 100)
-
-    distance = smallest(1, reach, lambda at: plan_at(at) is not None)
-    plan = None if distance is None else plan_at(distance)
-    if plan is None or distance is None:
-        return None
-    value = f"{(current + sign * distance) / 100:g}"
-    return Cure(flag, "raise" if sign > 0 else "lower", value, plan.tokens)
 
 
 def applies(refused: NoStart, field: str) -> bool:

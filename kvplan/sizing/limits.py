@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from kvplan.sizing.plan import Plan, plan_launch
-from kvplan.sizing.resolved import Resolved
+from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.replan import asked_fraction, replanned
+from kvplan.units import GIB
 
 FRACTION_STEP = 0.01
 HIGHEST_FRACTION = 0.99
-HALVED_KV = {"bfloat16": "float8_e4m3fn", "float16": "float8_e4m3fn", "float32": "float8_e4m3fn"}
+HALVED_KV = frozenset({"bfloat16", "float16", "float32"})
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -31,22 +30,13 @@ class Limit(msgspec.Struct, frozen=True):
     remedies: tuple[Remedy, ...] = ()
 
 
-def resized(plan: Plan, **changes: Any) -> Plan | None:
-    """The same launch with other resolved arguments; None where it no longer starts."""
-    resolved: Resolved = msgspec.structs.replace(plan.resolved, **changes)
-    other = plan_launch(plan.model, plan.gpu, resolved, plan.memory, plan.draft)
-    return other if isinstance(other, Plan) else None
-
-
 def token_limits(plan: Plan) -> tuple[Limit, ...]:
     """Every bound on max_total_num_tokens: each stage's memory, then the user's cap."""
     bounds = []
     for planned in plan.stages:
-        pool = planned.pool
         name = "tokens" if len(plan.stages) == 1 else f"tokens of stage {planned.stage.pp_rank}"
-        budget = pool.budget.num_bytes / 2**30
-        bound = f"budget {budget:.2f} GiB / {pool.cell.num_bytes:,.6g} B a token"
-        bounds.append((name, pool.profiled_tokens, bound))
+        if planned.pool.cell.num_bytes or len(plan.stages) == 1:
+            bounds.append((name, planned.pool.profiled_tokens, memory_bound(planned)))
     cap = plan.resolved.max_total_tokens
     if cap is not None:
         bounds.append(("tokens", cap, "--max-total-tokens"))
@@ -58,17 +48,33 @@ def token_limits(plan: Plan) -> tuple[Limit, ...]:
     )
 
 
+def memory_bound(planned: StagePlan) -> str:
+    """How one stage's memory bounds its tokens."""
+    pool, resolved = planned.pool, planned.stage.resolved
+    budget = f"budget {pool.budget.num_bytes / GIB:.2f} GiB"
+    cell = f"{pool.cell.num_bytes:,.6g} B a token"
+    if not pool.cell.num_bytes:
+        return "no layer keeps KV: the context length"
+    if pool.sliding is not None and pool.sliding.mode == "request cap":
+        return f"{budget} less {pool.sliding.sliding_tokens:,} sliding tokens, / full KV"
+    if pool.compressed is not None:
+        return f"{budget} less rings of the requests, / {cell}"
+    if resolved.kv_shards > 1:
+        return f"{budget} less gather scratch, / {cell}"
+    return f"{budget} / {cell}"
+
+
 def token_remedies(plan: Plan) -> tuple[Remedy, ...]:
     """Tokens under a higher fraction, a lifted cap, an fp8 cache."""
     resolved, found = plan.resolved, []
     if resolved.max_total_tokens is not None:
-        found.append(("without --max-total-tokens", resized(plan, max_total_tokens=None)))
-    fraction = round(resolved.mem_fraction_static + FRACTION_STEP, 6)
+        found.append(("without --max-total-tokens", replanned(plan, max_total_tokens=None)))
+    fraction = round(asked_fraction(resolved) + FRACTION_STEP, 6)
     if fraction <= HIGHEST_FRACTION:
-        raised = resized(plan, mem_fraction_static=fraction)
+        raised = replanned(plan, mem_fraction_static=fraction)
         found.append((f"--mem-fraction-static {fraction:g}", raised))
     if resolved.kv_cache_dtype in HALVED_KV and plan.model.compressed is None:
-        halved = resized(plan, kv_cache_dtype=HALVED_KV[resolved.kv_cache_dtype])
+        halved = replanned(plan, kv_cache_dtype="fp8_e4m3")
         found.append(("--kv-cache-dtype fp8_e4m3", halved))
     return tuple(
         Remedy(flag, other.tokens)
@@ -97,17 +103,14 @@ def request_limits(plan: Plan) -> tuple[Limit, ...]:
 
 def request_remedies(plan: Plan, bound: str) -> tuple[Remedy, ...]:
     """Requests under twice the asked number, or twice the state slots."""
-    resolved = plan.resolved
+    ranks = plan.resolved.widths.attn_dp
     if bound == "state slots":
         state = plan.stages[0].pool.budget.state
         assert state is not None
-        slots = 2 * state.slots * resolved.widths.attn_dp
-        changes: dict[str, Any] = {"max_mamba_cache_size": slots}
-        flag = f"--max-mamba-cache-size {slots}"
+        field, number = "max_mamba_cache_size", 2 * state.slots * ranks
     else:
-        asked = 2 * plan.max_running_requests * resolved.widths.attn_dp
-        changes, flag = {"max_running_requests": asked}, f"--max-running-requests {asked}"
-    other = resized(plan, **changes)
+        field, number = "max_running_requests", 2 * plan.max_running_requests * ranks
+    other = replanned(plan, **{field: number})
     if other is None or other.max_running_requests <= plan.max_running_requests:
         return ()
-    return (Remedy(flag, other.max_running_requests),)
+    return (Remedy(f"--{field.replace('_', '-')} {number}", other.max_running_requests),)

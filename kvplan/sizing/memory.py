@@ -37,6 +37,8 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
     low_post_gib: float
     high_post_gib: float
     assumed: tuple[str, ...]
+    pre_load_from: str = "given"
+    post_load_from: str = "given"
 
     @property
     def measured(self) -> bool:
@@ -53,24 +55,36 @@ def estimate_memory(
     loads_draft: bool,
 ) -> MemoryEstimate:
     """Free GiB before and after loading. InputError where the weights are not known at all."""
-    pre, assumed = free_before(given, gpu)
+    pre, pre_from, assumed = free_before(given, gpu)
     if given.free_after_gib is not None:
         check_order(pre, given.free_after_gib)
-        memory = Memory(pre, given.free_after_gib)
-        return MemoryEstimate(memory, memory.post_load_gib, memory.post_load_gib, assumed)
+        return exact(Memory(pre, given.free_after_gib), pre_from, "given", assumed)
     if given.weights_gib is not None:
-        post = pre - given.weights_gib
-        return MemoryEstimate(Memory(pre, post), post, post, assumed)
+        memory = Memory(pre, pre - given.weights_gib)
+        return exact(memory, pre_from, f"pre_load_gib − weights {given.weights_gib:g}", assumed)
     parts = loaded_weights(model, draft, widths, loads_draft=loads_draft)
     if not parts:
         raise InputError(
             f"the weights of '{model.name}' are not known",
             hint="give --weights-gib, or --free-before and --free-after from a log",
         )
-    post = pre - sum(part.num_bytes for part in parts) / GIB
-    low = pre - sum(part.high_bytes for part in parts) / GIB
-    high = pre - sum(part.low_bytes for part in parts) / GIB
-    return MemoryEstimate(Memory(pre, post), low, high, (*assumed, *map(weight_note, parts)))
+    notes = tuple(map(weight_note, parts))
+    return MemoryEstimate(
+        memory=Memory(pre, pre - sum(part.num_bytes for part in parts) / GIB),
+        low_post_gib=pre - sum(part.high_bytes for part in parts) / GIB,
+        high_post_gib=pre - sum(part.low_bytes for part in parts) / GIB,
+        assumed=(*assumed, *notes),
+        pre_load_from=pre_from,
+        post_load_from=f"pre_load_gib − {' − '.join(notes)}",
+    )
+
+
+def exact(
+    memory: Memory, pre_from: str, post_from: str, assumed: tuple[str, ...]
+) -> MemoryEstimate:
+    """Memory whose weights are given."""
+    post = memory.post_load_gib
+    return MemoryEstimate(memory, post, post, assumed, pre_from, post_from)
 
 
 def check_measured(given: MemoryInputs, gpu: GpuSpec) -> None:
@@ -90,14 +104,16 @@ def check_measured(given: MemoryInputs, gpu: GpuSpec) -> None:
         )
 
 
-def free_before(given: MemoryInputs, gpu: GpuSpec) -> tuple[float, tuple[str, ...]]:
-    """Free GiB at engine start, and the note when the context's size is assumed."""
+def free_before(given: MemoryInputs, gpu: GpuSpec) -> tuple[float, str, tuple[str, ...]]:
+    """Free GiB at engine start, where it is from, and the note when the context's size is assumed."""
     if given.free_before_gib is not None:
-        return given.free_before_gib, ()
+        return given.free_before_gib, "given", ()
     card = gpu.memory_mib / 1024
+    context = CONTEXT_GIB if given.context_gib is None else given.context_gib
+    how = f"{card:.2f} GiB card − {context:g} for driver and context"
     if given.context_gib is not None:
-        return card - given.context_gib, ()
-    return card - CONTEXT_GIB, (f"{CONTEXT_GIB} GiB for driver and context",)
+        return card - context, how, ()
+    return card - context, how, (f"{CONTEXT_GIB} GiB for driver and context",)
 
 
 def check_order(before_gib: float, after_gib: float) -> None:

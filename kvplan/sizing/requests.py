@@ -52,7 +52,10 @@ def asked_bound(resolved: Resolved, tokens: int) -> RequestBound:
     """The launch's own number over the DP ranks, or the engine's guess from the tokens."""
     if resolved.max_running_requests is not None:
         asked = max(1, resolved.max_running_requests // resolved.widths.attn_dp)
-        return RequestBound("--max-running-requests", asked, "--max-running-requests")
+        name, origin = "--max-running-requests", resolved.provenance.get("max_running_requests")
+        if origin is not None and origin.source == "default":
+            name = f"engine default ({origin.rule})"
+        return RequestBound(name, asked, "--max-running-requests")
     low, high = DEFAULT_RANGE
     guess = int(tokens / resolved.context_length * TOKENS_PER_CONTEXT)
     return RequestBound("engine default", max(min(guess, high), low), "--max-running-requests")

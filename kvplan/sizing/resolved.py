@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from kvplan.sizing.provenance import Origin
+from kvplan.spec.server import ServerArgs
 
 KvDtype = Literal[
     "bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"
@@ -62,6 +63,7 @@ class Hisparse(msgspec.Struct, frozen=True, kw_only=True):
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine would print as its server arguments once all defaults are set."""
 
+    asked: ServerArgs  # the launch's own arguments, from which this was resolved
     widths: ParallelWidths
     speculation: Speculation
     context_length: int

@@ -114,21 +114,25 @@ def has_request_cap(stage: Stage) -> bool:
 
 def request_cap(resolved: Resolved, window: int) -> int:
     """Sliding slots that the scheduler holds at most for the running requests and chunks."""
-    page, spec = resolved.page_size, resolved.speculation
+    page = resolved.page_size
     assert resolved.max_running_requests is not None
     requests = max(1, resolved.max_running_requests // resolved.widths.attn_dp)
-    trailing = window + EVICTION_INTERVAL * (spec.num_draft_tokens or 1) + page
-    if spec.algorithm is None:
-        decode_alloc = page
-    elif resolved.overlap_schedule:
-        decode_alloc = 2 * alloc_len_per_decode(resolved)
-    else:
-        decode_alloc = old_alloc_len_per_decode(resolved)
-    running = (trailing + decode_alloc) * requests
+    running = most_sliding(resolved, window) * requests
     if resolved.disaggregation_mode == "decode":
         return running + (window + page) * resolved.decode_extra_slots
     chunks_in_flight = 2 if resolved.overlap_schedule else 1
     return running + chunks_in_flight * resolved.chunked_prefill_size + page
+
+
+def most_sliding(resolved: Resolved, window: int) -> int:
+    """Sliding slots of one running request at its worst, just before its old pages are released."""
+    page, spec = resolved.page_size, resolved.speculation
+    trailing = window + EVICTION_INTERVAL * (spec.num_draft_tokens or 1) + page
+    if spec.algorithm is None:
+        return trailing + page
+    if resolved.overlap_schedule:
+        return trailing + 2 * alloc_len_per_decode(resolved)
+    return trailing + old_alloc_len_per_decode(resolved)
 
 
 def stage_cell(stage: Stage) -> Cell:

@@ -99,9 +99,10 @@ def test_latents_share_a_buffer_with_kimi_states():
 @pytest.mark.parametrize(
     ("context", "requests"),
     [
-        # 262,143 entries; a request takes 10,000 tokens and a window of 128 and a page
-        (10000, 262143 // (10000 + 128 + 1)),
-        (100, 262143 // (100 + 100 + 1)),
+        # 262,143 entries; a request takes 10,000 tokens, a window of 127, 128 more before its old
+        # ones are released, and two pages
+        (10000, 262143 // (10000 + 257)),
+        (100, 262143 // (100 + 100)),
     ],
 )
 def test_requests_take_bytes_of_both_sides(context, requests):

@@ -212,6 +212,7 @@ def assemble(
     problem = host_form_problem(launch, recipe, attention.page, pools) if host.enabled else None
     prefill, decode = attention.backends.pair
     return Resolved(
+        asked=args,
         widths=ParallelWidths(
             tp=layout.tp,
             pp=layout.pp,

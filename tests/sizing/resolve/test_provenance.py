@@ -22,6 +22,7 @@ UNEXPLAINED = {
     "draft_attention_backend",
     "draft_kv_cache_dtype",
     "kv_recipe",
+    "asked",
     "swa_ratio_given",
     "mamba_overlap_asked",
     "mamba_ssm_dtype",
