@@ -36,9 +36,11 @@ def origin_rows(report: dict[str, Any]) -> list[tuple[str, tuple[str, str]]]:
 
 
 def plain(value: Any) -> str:
-    """A value as the engine's log would print it."""
+    """A value as the engine's log would print it; what is off or open is a dash."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {plain(each)}" for key, each in value.items() if each is not None)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
+        parts = [f"{key} {plain(each)}" for key, each in value.items() if each is not None]
+        return ", ".join(parts) or "-"
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and abs(value) >= 10_000:
         return f"{value:,}"
     return "-" if value is None else str(value)

@@ -15,6 +15,9 @@ from kvplan.errors import InputError
 
 GIB = 1 << 30
 PIPED_WIDTH = 100
+GAP = 3  # columns between two values of a table
+WIDE = 40  # text columns beyond it wrap where the terminal is narrow
+LEAST_TEXT = 20
 
 
 def json_text(report: Any) -> str:
@@ -61,13 +64,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def console(*, color: bool | None = None, stderr: bool = False) -> Any:
-    """A rich console that honours NO_COLOR and falls back to plain text when piped."""
+    """A rich console that honours NO_COLOR; plain text when piped, or where `color` is False."""
     from rich.console import Console
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
     return Console(
         width=PIPED_WIDTH if piped and "COLUMNS" not in os.environ else None,
-        no_color=None if color is None else not color,
+        color_system=None if color is False else "auto",
         highlight=False,
         markup=False,
         emoji=False,
@@ -79,21 +82,24 @@ def console(*, color: bool | None = None, stderr: bool = False) -> Any:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()
 ) -> Any:
-    """A borderless table; the columns in `right` are aligned to the right, the last one wraps."""
+    """A borderless table: numbers to the right, the last column and wide ones wrap, nothing is cut."""
     from rich import box
-    from rich.table import Table
+
+    from .whole_table import WholeTable
 
     rows = list(rows)
-    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    grid = WholeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    grid.least_width = GAP * (len(headers) - 1)
     for index, header in enumerate(headers):
-        last = index == len(headers) - 1
         # a known width spares rich from rendering every cell twice
         width = max([len(header), *(len(row[index]) for row in rows)])
+        fixed = index in right or (width <= WIDE and index < len(headers) - 1)
+        grid.least_width += width if fixed else min(width, LEAST_TEXT)
         grid.add_column(
             header,
             justify="right" if index in right else "left",
-            width=None if last else width,
-            no_wrap=not last,
+            width=width if fixed else None,
+            no_wrap=fixed,
             overflow="fold",
         )
     for row in rows:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kvplan.planner import Planned
+from kvplan.report.origins import memory_origins, size_origins
 from kvplan.report.verdict import verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.ledger import Ledger, ledger
@@ -29,6 +30,7 @@ PART_OF = {
     "mamba_ssm_dtype": "mamba_strategy",
     "swa_ratio_given": "swa_full_tokens_ratio",
     "two_pools": "swa_full_tokens_ratio",
+    "uniform_latents": "attention_backend",
 }
 NEVER_MODELLED = ("LoRA adapters",)
 OVERRUN_SHARE = 200  # an overrun below this part of the card is page rounding
@@ -49,6 +51,7 @@ def size_report(
         warnings += overrun_warnings(report["ledger"])
     else:
         report = refusal_report(outcome)
+    report["origins"] = [*memory_origins(planned), *report.get("origins", ())]
     report["warnings"] = [*outcome.resolved.warnings, *warnings]
     report["assumed"] = list(planned.estimate.assumed)
     report["not_modelled"] = [*outcome.resolved.not_modelled, *NEVER_MODELLED]
@@ -88,7 +91,7 @@ def plan_report(
             "fixed_bytes": fixed_request_bytes(narrowest),
         },
         "ledger": ledger_report(ledger(plan, narrowest)),
-        "origins": origins(plan, narrowest),
+        "origins": size_origins(plan, narrowest),
         "host": [
             msgspec.structs.asdict(pool) | {"bytes": pool.num_bytes} for pool in narrowest.host
         ],
@@ -240,41 +243,3 @@ def fixed_request_bytes(stage: StagePlan) -> int:
     if state is None:
         return 0
     return state.slot_bytes * (state.slots_per_request + state.draft_tokens)
-
-
-def origins(plan: Plan, stage: StagePlan) -> list[list[Any]]:
-    """Sizes with the formulas that gave them: [name, value, formula]."""
-    pool, memory, resolved = stage.pool, plan.memory, plan.resolved
-    budget = pool.budget
-    spent = f" − {budget.multimodal_gib:.2f} multimodal" if budget.multimodal_gib else ""
-    spent += " − the state pool" if budget.state else ""
-    rows: list[list[Any]] = [
-        [
-            "budget_bytes",
-            budget.num_bytes,
-            f"{memory.post_load_gib:.2f} GiB after loading − {memory.pre_load_gib:.2f} before"
-            f" × (1 − {resolved.mem_fraction_static:g}){spent}",
-        ]
-    ]
-    rows += [[f"cell_size: {t.name}", t.num_bytes, t.formula] for t in pool.cell.terms]
-    rows += [
-        ["cell_size", pool.cell.num_bytes, "the sum of its terms"],
-        [
-            "max_total_num_tokens",
-            plan.tokens,
-            "budget_bytes / cell_size in whole pages, the least of all stages and caps",
-        ],
-        [
-            "max_running_requests_of_rank",
-            plan.max_running_requests,
-            pool.requests.binding.name,
-        ],
-        [
-            "req_to_token_row_width",
-            plan.reserves.row_width,
-            f"context {resolved.context_length:,} + {plan.reserves.extra_context_len}",
-        ],
-    ]
-    if budget.state is not None:
-        rows.append(["max_mamba_cache_size_of_rank", budget.state.slots, budget.state.origin])
-    return rows

@@ -49,7 +49,8 @@ def state_cache(
         wanted = overlap or (page is not None and page > 1)
         extra = wanted and supports_extra_buffer(launch)
         asked, disables = ("extra_buffer", False) if extra else ("no_buffer", True)
-        origin = Origin("default", "state-strategy", "overlap {0}, page {1}", (overlap, page))
+        schedule = "overlapped" if overlap else "not overlapped"
+        origin = Origin("default", "state-strategy", "{0}, page_size {1}", (schedule, page or 1))
     if asked == "no_buffer":
         check_no_buffer(backends, page, overlap and not disables)
         return StateCache("no_buffer", origin, disables)

@@ -1,0 +1,78 @@
+"""Text output on any width, with and without colours."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from kvplan.commands.render import gib
+
+WIDTHS = (1, 10, 40, 79, 80, 200)
+LAUNCH = ("size", "gpt-oss-120b", "--gpu", "h100", "--tp", "2")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_no_number_is_cut_on_a_narrow_terminal(columns, kvplan, monkeypatch):
+    _, plain, _ = kvplan(*LAUNCH, "--json")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, text, _ = kvplan(*LAUNCH)
+
+    report = json.loads(plain)
+    words = text.split()
+    for entry in report["ledger"]["entries"]:
+        number = gib(entry["bytes"]).split()[0]
+        assert not entry["bytes"] or number in words, (columns, entry)
+    for limit in (*report["limits"]["tokens"], *report["limits"]["requests"]):
+        assert f"{limit['value']:,}" in words, (columns, limit)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_no_value_of_an_explanation_is_cut_on_a_narrow_terminal(columns, kvplan, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, text, _ = kvplan(*LAUNCH, "--explain", "all")
+
+    for name, number in (("max_total_num_tokens", "1,149,847"), ("cell_size", "33,177.6")):
+        assert any(name in line and number in line.split() for line in text.splitlines()), name
+
+
+def on_a_terminal(*argv: str, **environment: str) -> str:
+    """What a colour terminal of 100 columns is sent."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "kvplan", *argv],
+        stdout=follower,
+        stderr=follower,
+        env={key: os.environ[key] for key in os.environ if key not in ("NO_COLOR", "COLUMNS")}
+        | {"TERM": "xterm-256color"}
+        | environment,
+    )
+    os.close(follower)
+    sent = b""
+    while True:
+        try:
+            part = os.read(leader, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        sent += part
+    process.wait(timeout=60)
+    os.close(leader)
+    return sent.decode()
+
+
+def test_a_terminal_gets_colours():
+    assert "\x1b[1;32m" in on_a_terminal(*LAUNCH)
+
+
+def test_no_color_means_plain_text():
+    assert "\x1b" not in on_a_terminal(*LAUNCH, "--no-color")
+
+
+def test_the_environment_turns_colours_off():
+    assert "\x1b[1;32m" not in on_a_terminal(*LAUNCH, NO_COLOR="1")
