@@ -6,8 +6,9 @@ import json
 import time
 
 from kvplan.guard import server_flags
-from kvplan.guard.server_arguments import LISTS, NOUNS
+from kvplan.guard.server_arguments import LISTS, NOUNS, ROLES
 from kvplan.guard.server_flags import Found, arguments, find, older, spellings
+from kvplan.spec.server import ServerArgs
 
 KINDS = {"flag", "switch", "text", "optional", "json", *LISTS, *NOUNS}
 
@@ -15,7 +16,7 @@ KINDS = {"flag", "switch", "text", "optional", "json", *LISTS, *NOUNS}
 def test_every_argument_has_a_known_kind_and_role():
     for argument in arguments().values():
         assert argument.kind in KINDS, argument
-        assert argument.role in {"sizes", "replays", "memory", "none"}, argument
+        assert argument.role in ROLES, argument
         assert all(flag.startswith("--") for flag in argument.flags), argument
 
 
@@ -64,6 +65,14 @@ def test_every_argument_of_the_golden_launches_decides_a_plan(shared):
     assert {field for field in fields if arguments()[field].role != "sizes"} == set()
 
 
+def test_every_argument_that_a_plan_reads_is_one_that_decides_it():
+    """A flag with another role would be listed as ignored, and its rule never run."""
+    read = set(ServerArgs.__struct_fields__) & arguments().keys()
+
+    assert len(read) > 80
+    assert {field for field in read if arguments()[field].role != "sizes"} == set()
+
+
 def test_the_table_loads_in_a_few_milliseconds():
     times = []
     for _ in range(5):
@@ -75,3 +84,9 @@ def test_the_table_loads_in_a_few_milliseconds():
         times.append(time.perf_counter() - started)
 
     assert min(times) < 0.02
+
+
+def test_the_arguments_that_decide_a_plan_are_those_that_a_plan_reads():
+    deciding = {name for name, argument in arguments().items() if argument.role == "sizes"}
+
+    assert deciding - {"model_path"} <= set(ServerArgs.__struct_fields__)
