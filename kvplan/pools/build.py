@@ -84,6 +84,7 @@ def check_form(plan: Plan) -> None:
     resolved = plan.resolved
     for asked, what, instead in (
         (resolved.request_ring is not None, "rings of DeepSeek-V4 are", "leave dsv4_unified_kv"),
+        (resolved.uniform_latents, "uniform latents are", "leave --dsv4-attn-backend"),
         (resolved.unified_memory, "a unified buffer is", "leave --enable-unified-memory"),
         (resolved.kv_shards > 1, "gather scratch is", "leave --enable-kv-cache-sharding"),
     ):

@@ -21,8 +21,13 @@ RINGS = {4: 8, 128: 128}  # compression state a ring holds, per ratio
 SPECULATIVE_RINGS = {4: 16, 128: 256}
 
 
-def latent_page_bytes(compressed: Compressed, num_tokens: int) -> int:
-    """One page of latents: 448 nope + 64 × 2 rope + 8 scales a token, padded."""
+def latent_page_bytes(resolved: Resolved, compressed: Compressed, num_tokens: int) -> int:
+    """One page of latents: 448 nope + 64 × 2 rope + 8 scales a token, padded.
+
+    trtllm reads uniform rows of fp8 instead, without scales or padding.
+    """
+    if resolved.uniform_latents:
+        return num_tokens * state_row_elems(compressed)
     token = compressed.qk_nope_head_dim + compressed.qk_rope_head_dim * 2 + SCALE_BYTES
     return ceil_page(num_tokens * token, PAGE_ALIGN_BYTES)
 
@@ -48,7 +53,7 @@ def sliding_token_bytes(stage: Stage, compressed: Compressed) -> float:
     page, counts = stage.resolved.page_size, layer_counts(stage, compressed)
     state = 4 * (state_row_elems(compressed) + compressed.index_head_dim) * STATE_BYTES
     ring_share = ring_slots(stage.resolved, 4) / page if counts[4] else 0
-    window = latent_page_bytes(compressed, page) / page * len(stage.span)
+    window = latent_page_bytes(stage.resolved, compressed, page) / page * len(stage.span)
     return window + ring_share * state * counts[4]
 
 
@@ -56,7 +61,7 @@ def compressed_token_bytes(stage: Stage, compressed: Compressed, ratio: int) -> 
     """What one full token adds to one layer of a ratio; ratio 4 keeps index keys too."""
     in_page = stage.resolved.page_size // ratio
     shrunk = ratio * stage.resolved.logical_ratio if ratio == 4 else ratio
-    latent = 1 / shrunk * (latent_page_bytes(compressed, in_page) / in_page)
+    latent = 1 / shrunk * (latent_page_bytes(stage.resolved, compressed, in_page) / in_page)
     if ratio != 4:
         return latent
     return latent + 1 / 4 * (compressed.index_head_dim + compressed.index_head_dim // 128 * 4)

@@ -12,6 +12,7 @@ from kvplan.sizing.compressed import (
 )
 from kvplan.sizing.layout import index_key_bytes
 from kvplan.sizing.plan import StagePlan
+from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.tensor import TensorPlan
 from kvplan.units import ceil_div, ceil_page
 
@@ -32,14 +33,20 @@ def compressed_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     )
     for name, layers, tokens, ratio in sides:
         in_page = page // ratio
-        shape = (ceil_div(tokens + page, in_page), latent_page_bytes(compressed, in_page))
+        row = latent_page_bytes(stage.resolved, compressed, in_page)
+        shape = (ceil_div(tokens + page, in_page), row)
         if layers and stage.resolved.request_ring is None:
-            yield TensorPlan(name, "latent", layers, shape, "uint8")
+            yield TensorPlan(name, "latent", layers, shape, latent_dtype(stage.resolved))
     if counts[4]:
         in_page = page // 4
         rows = ceil_div(pools.full_tokens // 4 + page, in_page)
         row = in_page * index_key_bytes(compressed.index_head_dim, 1)
         yield TensorPlan("c4", "index_key", counts[4], (rows, row), "uint8")
+
+
+def latent_dtype(resolved: Resolved) -> str:
+    """Bytes of packed rows, or fp8 of uniform ones."""
+    return "float8_e4m3fn" if resolved.uniform_latents else "uint8"
 
 
 def ring_latents(planned: StagePlan) -> Iterator[TensorPlan]:

@@ -8,6 +8,7 @@ import msgspec
 
 from kvplan.sizing.cell import packs_latents
 from kvplan.sizing.compressed import DRAFT_LAYERS, latent_page_bytes
+from kvplan.sizing.compressed_tensors import latent_dtype
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.kv_tensors import index_key_tensors, latent_tensors, mha_tensors
 from kvplan.sizing.plan import Plan, StagePlan
@@ -30,8 +31,9 @@ def draft_tensors(plan: Plan, planned: StagePlan) -> Iterator[TensorPlan]:
         return
     if planned.pool.compressed is not None and stage.model.compressed is not None:
         pages = ceil_div(planned.pool.compressed.sliding_tokens + page, page)
-        row = latent_page_bytes(stage.model.compressed, page)
-        yield TensorPlan("draft KV", "latent", DRAFT_LAYERS, (pages, row), "uint8")
+        row = latent_page_bytes(plan.resolved, stage.model.compressed, page)
+        dtype = latent_dtype(plan.resolved)
+        yield TensorPlan("draft KV", "latent", DRAFT_LAYERS, (pages, row), dtype)
         return
     model, resolved = plan.draft or plan.model, draft_storage(plan.resolved)
     sliding_tokens = planned.pool.sliding.sliding_tokens if planned.pool.sliding else 0

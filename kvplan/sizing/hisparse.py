@@ -47,7 +47,8 @@ def host_side(stage: Stage, pool: StagePool) -> tuple[HostPool, ...]:
     page = shape.page_size
     if pool.compressed is not None and stage.model.compressed is not None:
         pages = ceil_div(pool.compressed.full_tokens // SWAPPED_RATIO, page)
-        row = latent_page_bytes(stage.model.compressed, page) // page * shape.layers
+        row = latent_page_bytes(stage.resolved, stage.model.compressed, page) // page
+        row *= shape.layers
         return (HostPool("kv", pages * page, page, row),)
     pages = pool.tokens * stage.resolved.logical_ratio // page + 1
     return (HostPool("kv", pages * page, page, swapped_token_bytes(stage, shape)),)

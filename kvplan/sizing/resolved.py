@@ -100,6 +100,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     hisparse: Hisparse | None = None
     # DeepSeek-V4 on AMD: a ring a request instead of a sliding pool, and what its rows store
     request_ring: Literal["bf16", "fp8"] | None = None
+    uniform_latents: bool = False  # DeepSeek-V4 on trtllm: fp8 rows without scales
     kv_shards: int = 1  # ranks that share one token space, a page each
     unified_memory: bool = False  # one buffer for all pools, where the plan follows it
     pool_refusal: str | None = None  # what the engine refuses only once the sizes are settled

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kvplan.sizing.resolve import architectures as arch
-from kvplan.sizing.resolve.backends import Backends
+from kvplan.sizing.resolve.attention import Attention
 from kvplan.sizing.resolve.launch import BLACKWELL, Launch
+from kvplan.spec.model import Mha, Sliding
 
 NOT_MODELLED = (
     "post_capture_sizing",
@@ -13,6 +14,8 @@ NOT_MODELLED = (
     "enable_linear_replayssm_spec",
     "enable_int8_mamba_checkpoint",
 )
+MXFP8_BLOCK = 32
+NATIVE_NVFP4_DIM, NATIVE_NVFP4_PAGE = 64, 4
 GDN_BACKENDS = frozenset({"triton", "trtllm_mha", "fa4", "flashinfer"})
 
 
@@ -24,8 +27,8 @@ def not_modelled(launch: Launch) -> tuple[str, ...]:
         names.insert(0, "post_capture_sizing")
     if args.enable_unified_memory and not unified_memory(launch):
         names.append("enable_unified_memory")
-    if args.dsv4_attn_backend in ("trtllm", "flashmla_mega"):
-        names.append("dsv4_attn_backend")
+    if args.quantization == "minimax_m3_nvfp4" and launch.family in BLACKWELL:
+        names.append("quantization")
     return tuple(names)
 
 
@@ -38,14 +41,41 @@ def unified_memory(launch: Launch) -> bool:
     return modelled(launch)
 
 
-def warnings(launch: Launch, backends: Backends) -> tuple[str, ...]:
+def warnings(launch: Launch, attention: Attention) -> tuple[str, ...]:
     """What the engine refuses once it builds models and backends, which no sizing sees."""
-    found = list(class_problems(launch))
+    backends = attention.backends
+    found = [*class_problems(launch), *recipe_problems(launch, attention)]
     for backend in sorted({name for name in backends.pair if name is not None}):
         problem = backend_problem(launch, backend)
         if problem is not None:
             found.append(f"the engine will not start {backend}: {problem}")
     return tuple(found)
+
+
+def recipe_problems(launch: Launch, attention: Attention) -> list[str]:
+    """Heads and pages that a block-scaled pool refuses once it is built."""
+    model, recipe = launch.model, attention.dtype
+    sides = [side for side in (model.attention, model.sliding) if isinstance(side, Mha | Sliding)]
+    dims = {dim for side in sides for dim in (side.head_dim, side.v_head_dim)}
+    if recipe == "mxfp8":
+        return [
+            f"the engine will not build an mxfp8 pool of heads of {dim}: 32 must divide them"
+            for dim in sorted(dims)
+            if dim % MXFP8_BLOCK
+        ]
+    native = recipe == "nvfp4" and launch.family == "sm100" and model.sliding is None
+    found = []
+    if native and isinstance(model.attention, Mha):
+        if model.attention.head_dim % NATIVE_NVFP4_DIM:
+            dim = model.attention.head_dim
+            found.append(
+                f"the engine will not build an nvfp4 pool of heads of {dim}: 64 must divide them"
+            )
+        if attention.page % NATIVE_NVFP4_PAGE:
+            found.append(
+                f"the engine will not build an nvfp4 pool of pages of {attention.page}: 4 must divide them"
+            )
+    return found
 
 
 def class_problems(launch: Launch) -> tuple[str, ...]:

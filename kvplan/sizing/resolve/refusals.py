@@ -64,6 +64,27 @@ def check_compressed(launch: Launch) -> None:
         )
 
 
+def check_uniform_latents(launch: Launch, layout: Layout, chunk: int) -> None:
+    """DeepSeek-V4's own attention backends: trtllm and what it does not serve."""
+    args, asked = launch.args, launch.args.dsv4_attn_backend
+    if launch.model.compressed is None or asked not in ("trtllm", "flashmla_mega"):
+        return
+    if asked == "flashmla_mega":
+        raise CombinationError("dsv4_attn_backend flashmla_mega serves DeepSeek-V4.1 only")
+    role = args.disaggregation_mode in ("prefill", "decode")
+    striped = layout.attn_cp > 1 or layout.dcp > 1 or args.enable_prefill_cp
+    for refused, problem in (
+        (launch.family != "sm100", "needs compute capability 10.x"),
+        (args.kv_cache_dtype not in (None, "auto", "fp8_e4m3"), "needs an fp8_e4m3 cache"),
+        (args.enable_hisparse, "does not go with HiSparse"),
+        (striped, "does not go with context parallelism"),
+        (role, "does not go with disaggregation"),
+        (chunk <= 0, "needs a chunked prefill"),
+    ):
+        if refused:
+            raise CombinationError(f"dsv4_attn_backend trtllm {problem}")
+
+
 def check_rings(model: ModelSpec, draft_tokens: int | None) -> None:
     """A verify step writes all its drafts into the c4 ring of 16, which spans 8 tokens."""
     compressed = model.compressed

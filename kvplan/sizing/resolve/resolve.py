@@ -94,6 +94,7 @@ def resolve(
         origins["overlap_schedule"] = OVERLAP_PIPELINE
     drafting, more = speculation(Setting(launch, layout, attention.backends, attention.page))
     origins.update(more)
+    refusals.check_uniform_latents(launch, layout, chunk)
     refusals.check_rings(launch.model, drafting.max_draft_tokens)
     refusals.check_hisparse(launch, attention.radix)
     swap = hierarchical_sparse(launch, layout, attention.page, drafting, origins)
@@ -256,10 +257,11 @@ def assemble(
         hicache=host,
         hisparse=swap,
         request_ring=ring,
+        uniform_latents=launch.model.compressed is not None and args.dsv4_attn_backend == "trtllm",
         unified_memory=notes.unified_memory(launch),
         pool_refusal=lazy_problem(attention, drafting) or problem,
         not_modelled=notes.not_modelled(launch),
-        warnings=notes.warnings(launch, attention.backends),
+        warnings=notes.warnings(launch, attention),
         provenance=origins,
     )
 

@@ -29,6 +29,7 @@ UNEXPLAINED = {
     "disaggregation_mode",
     "dsa_raw_layout",
     "two_pools",
+    "uniform_latents",
     "gpu_sm",
     "multimodal_reservation_mib",
     "pool_refusal",
