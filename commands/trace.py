@@ -1,12 +1,14 @@
 """`kvplan trace`: replay a workload through the scheduling model and the pools of a plan."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from kvplan.planner import plan
 from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
+from kvplan.replay.outcome import Outcome
 from kvplan.replay.run import ReplayOptions
 from kvplan.replay.settings import launch_choices, not_modelled
 from kvplan.replay.trace import Session, Traced
@@ -106,6 +108,8 @@ def trace(
     with stoppable() as stop, screen(live, color=not no_color) as watching:
         session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
         traced = replay_file(session, arrivals, pools)
+    if traced.outcome.rank:
+        leave(traced.outcome)
     notes = (*planned.estimate.assumed, *session_notes(session, traced))
     report = trace_report(
         traced.outcome,
@@ -123,6 +127,17 @@ def trace(
     if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
+
+
+def leave(outcome: Outcome) -> NoReturn:
+    """What a rank other than the first says: what it found broken.
+
+    The first one answers for all; torchrun would end it before it can if another failed.
+    """
+    if outcome.violation is not None:
+        sentence = outcome.violation.sentence()
+        print(f"rank {outcome.rank}: {outcome.violation.check}: {sentence}", file=sys.stderr)
+    raise typer.Exit(0)
 
 
 def session_notes(session: Session, traced: Traced) -> tuple[str, ...]:

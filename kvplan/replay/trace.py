@@ -76,6 +76,8 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
 
     TraceError where the file cannot be replayed; DeviceError where the pools cannot be built.
     """
+    if pools is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        pools = PoolOptions()  # several ranks have something to agree on over pools alone
     if pools is not None and pools.device == INTERPRETED and "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded
     if detect(arrivals.path, format=arrivals.format).format == OPERATIONS:

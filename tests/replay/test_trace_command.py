@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kvplan.replay import run as replay_run
+from kvplan.replay.gauges import Gauges
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "workloads"
 LAUNCH = ("trace", "llama-3.1-8b", "--gpu", "h100")
@@ -18,7 +18,7 @@ SMALL = ("--max-total-tokens", "8192", "--context-length", "4096", "--max-runnin
 AZURE = DATA / "azure_2023.csv"
 
 
-def report(kvplan, *argv: str):
+def report(kvplan, *argv):
     code, out, err = kvplan(*LAUNCH, *argv, "--json")
     assert code in (0, 1), err
     return code, json.loads(out)
@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_the_partial_report(kvplan, monkeypatch):
     """The signal comes in the middle of the run; the report says so and the exit code too."""
     turns = 0
 
-    class Interrupting(replay_run.Gauges):
+    class Interrupting(Gauges):
         def see(self, turn):
             nonlocal turns
             turns += 1
@@ -135,7 +135,7 @@ def test_ctrl_c_leaves_the_partial_report(kvplan, monkeypatch):
                 signal.raise_signal(signal.SIGINT)
             super().see(turn)
 
-    monkeypatch.setattr(replay_run, "Gauges", Interrupting)
+    monkeypatch.setattr("kvplan.replay.run.Gauges", Interrupting)
     before = signal.getsignal(signal.SIGINT)
     code, out, _ = kvplan(*LAUNCH, "--workload", "chat")
 

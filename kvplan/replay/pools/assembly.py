@@ -13,6 +13,7 @@ from kvplan.replay.pools.build import plan_memory
 from kvplan.replay.pools.devices import Place
 from kvplan.replay.pools.doors import Door, doors_of
 from kvplan.replay.pools.plan_states import PlanStateMemory, StateBooks
+from kvplan.replay.pools.ranks import Agreement, Part
 from kvplan.replay.pools.recorder import Recorder
 from kvplan.replay.pools.stamps import Stamper
 from kvplan.replay.pools.watched import WatchedMemory
@@ -31,11 +32,24 @@ class Assembly(NamedTuple):
     reserve: ReserveRule
     stamper: Stamper | None
     recorder: Recorder | None
+    agreement: Agreement | None
 
     @property
     def observers(self) -> tuple[Observer, ...]:
         """Those who look on after each turn."""
-        return (self.auditor,) if self.recorder is None else (self.recorder, self.auditor)
+        found: list[Observer] = [self.auditor]
+        if self.recorder is not None:
+            found.insert(0, self.recorder)
+        if self.agreement is not None:
+            found.append(self.agreement)
+        return tuple(found)
+
+    def abandon(self) -> None:
+        """An invariant is broken: write what was recorded, and tell the other ranks."""
+        if self.recorder is not None:
+            self.recorder.flush()
+        if self.agreement is not None:
+            self.agreement.fail()
 
 
 def assemble(
@@ -44,10 +58,13 @@ def assemble(
     place: Place,
     options: PoolOptions,
     write: Callable[[Operation], None] | None = None,
+    part: Part | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Assembly:
     """Allocator, books, audit, reserve rule, and stamps if asked for, over built pools.
 
-    `write` takes every operation on them.
+    `write` takes every operation on them. With `part` of several ranks they compare their steps,
+    and stop together once one of them wants to.
     """
     pools.rows.clear()
     inner = plan_memory(server, pools, place.backend)
@@ -68,7 +85,11 @@ def assemble(
     if options.stamp:
         stamper = Stamper(memory, stamp_doors(pools))
         memory.watchers.append(stamper)
-    return Assembly(memory, books, auditor, reserve, stamper, recorder)
+    agreement = None
+    if part is not None and part.num_ranks > 1:
+        agreement = Agreement(part, place.device, stop)
+        memory.watchers.append(agreement)
+    return Assembly(memory, books, auditor, reserve, stamper, recorder, agreement)
 
 
 def stamp_doors(pools: Pools) -> list[Door]:

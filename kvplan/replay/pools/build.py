@@ -34,15 +34,19 @@ def build_memory(
 def plan_memory(
     server: Server, pools: Pools, backend: Backend | str = Backend.REFERENCE
 ) -> PoolMemory:
-    """Memory over the pools of a plan; those with a window learn the allocator's mapping."""
+    """Memory over the pools of a plan; those with a window learn the allocator's mapping.
+
+    A pipeline stage without linear or sliding layers counts states or sliding slots all the same:
+    all stages schedule alike.
+    """
     memory = memory_over(server, pools.rows, pools.kv.storage.device, backend)
-    if server.states is not None:
-        assert isinstance(pools.rows, HybridRequestRows)
-        assert not isinstance(memory.allocator, SlidingAllocator)
-        return PlanStateMemory(memory.allocator, pools.rows)
-    if isinstance(memory.allocator, SlidingAllocator):
-        assert isinstance(pools.kv, SwaPool | CompressedPool)
-        pools.kv.register_mapping(memory.allocator.full_to_swa)
+    allocator, rows = memory.allocator, pools.rows
+    if isinstance(allocator, SlidingAllocator):
+        if isinstance(pools.kv, SwaPool | CompressedPool):
+            pools.kv.register_mapping(allocator.full_to_swa)
+    elif server.states is not None and isinstance(rows, HybridRequestRows):
+        rows.state_slots.resize(server.states.num_slots)
+        return PlanStateMemory(allocator, rows)
     return memory
 
 

@@ -24,8 +24,10 @@ class Place(NamedTuple):
     name: str
 
 
-def place_named(name: str) -> Place:
+def place_named(name: str, local_rank: int = 0) -> Place:
     """`auto`, `cuda`, `cuda:N`, `cpu`, `meta`, or `interpret`: the kernels in Triton's interpreter.
+
+    `cuda` is the card of the local rank.
 
     DeviceError where the device is absent, or where the kernels are compiled already.
     """
@@ -37,6 +39,8 @@ def place_named(name: str) -> Place:
             )
         return Place(torch.device("cpu"), Backend.KERNEL, INTERPRET)
     device = resolve_device(name)
+    if device.type == "cuda" and device.index is None:
+        device = resolve_device(torch.device("cuda", local_rank))
     backend = Backend.KERNEL if device.type == "cuda" else Backend.REFERENCE
     return Place(device, backend, str(device))
 

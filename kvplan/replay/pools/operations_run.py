@@ -14,6 +14,7 @@ from kvplan.replay.gauges import PoolUse
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import one_thread, place_named
+from kvplan.replay.pools.ranks import part_of
 from kvplan.replay.pools.recording import header_of
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
 from kvplan.replay.pools.verified import broken_checks, bytes_check, witness_checks
@@ -40,6 +41,8 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     trace = open_events(path)
     server = server_of(session.plan, session.options.choices)
     refuse_other_pools(trace.header, server, path)
+    if part_of(session.plan).num_ranks > 1:
+        raise InputError("operations are played by one process", hint="leave torchrun out")
     place = place_named(options.device)
     if place.device.type == "meta":
         raise InputError("operations need slots, on meta there are none", hint="use --device cpu")

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
 
 import msgspec
 
-from kvplan.errors import PoolError, ReplayViolation
 from kvplan.kernels.compiled import compile_counts
-from kvplan.pools.build import build
+from kvplan.pools.build import Pools, build
 from kvplan.replay import checks
-from kvplan.replay.checks import Broken, Check, Violation
+from kvplan.replay.checks import Check
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
-from kvplan.replay.pools.devices import one_thread, place_named
+from kvplan.replay.pools.devices import Place, one_thread, place_named
+from kvplan.replay.pools.measure import Measured, measure
+from kvplan.replay.pools.ranks import Part, common_tokens, everyone, joined, part_of
 from kvplan.replay.pools.recording import Recording, header_of, recording, write_whole
 from kvplan.replay.pools.shrink import shortest
 from kvplan.replay.pools.snapshot import Snapshot
-from kvplan.replay.pools.verified import broken_checks, bytes_check, peaks_check, witness_checks
-from kvplan.replay.replay import Replay
-from kvplan.replay.requests import Request
+from kvplan.replay.pools.verified import (
+    agreement_check,
+    broken_checks,
+    bytes_check,
+    peaks_check,
+    witness_checks,
+)
 from kvplan.replay.result import ReplayResult
-from kvplan.replay.run import Driver, Observer, replay, served
+from kvplan.replay.run import replay
+from kvplan.replay.server import Server
 from kvplan.replay.settings import server_of
 from kvplan.replay.trace import PoolOptions, Session
 from kvplan.replay.workloads.events import open_events
-from kvplan.replay.workloads.operations import Operation
 from kvplan.replay.workloads.summary import Watch
 from kvplan.replay.workloads.workload import Workload
 from kvplan.report.allocation import cuda_bytes, cuda_counts
@@ -37,78 +41,146 @@ from kvplan.report.state import state_text
 OPERATIONS, STATE = ".jsonl", ".json"
 
 
-class Measured(NamedTuple):
-    """A replay over pools: its figures, and the invariant that it broke, if any."""
-
-    result: ReplayResult
-    broken: Broken | None
-
-
 def trace_pools(
     session: Session, workload: Workload, options: PoolOptions, watch: Watch
 ) -> Outcome:
     """Predict over counts, build the pools, replay over them, and compare.
 
-    DeviceError where the pools cannot be built; a broken invariant is part of the outcome.
+    Under torchrun this process is one rank of several, which all do the same. DeviceError where
+    the pools cannot be built; a broken invariant is part of the outcome.
     """
-    place = place_named(options.device)
-    stores = place.device.type != "meta"
-    predicted = replay(
-        session.plan,
-        iter(workload) if stores else watch.watched(iter(workload)),
-        session.options,
-        observers=session.observers,
-        stop=session.stop,
-        total=len(workload),
-    )
-    counts = cuda_counts(place.device)
-    pools = build(session.plan, place.device, kv_scale=options.kv_scale)
-    on_cuda = place.device.type == "cuda"
-    cuda = cuda_bytes(pools, counts, cuda_counts(place.device)) if on_cuda else None
-    bytes_ = bytes_check(session.plan, pools, 0, cuda)
-    base = Outcome(result=predicted, engine="pools", device=place.name, kv_scale=options.kv_scale)
-    if not stores or not predicted.complete:
-        reason = "on meta nothing is stored" if not stores else "stopped before the pools were used"
-        rest = [checks.not_checked(name, reason) for name in checks.ALL[1:]]
-        return msgspec.structs.replace(base, checks=(bytes_, *rest))
-    server = server_of(session.plan, session.options.choices)
-
-    def fresh(write: Callable[[Operation], None] | None = None) -> Assembly:
-        return assemble(server, pools, place, options, write)
-
-    start = time.perf_counter()
-    with one_thread(), recorded(session, options) as made:
-        assembly = fresh(None if made is None else made.write)
-        requests = watch.watched(iter(workload))
-        peak = Snapshot(assembly.memory, session.launch, predicted.pools[0].peak_step)
-        observers = (peak,) if wants_state(options) else ()
-        measured = measure(session, requests, assembly, len(workload), observers)
-        shrunk = None
-        if made is not None:
-            made.close()
-            if measured.broken is not None and options.shrink:
-                shrunk = shrink(made, fresh)
-    if options.record is not None and peak.state is not None:
-        write_whole(options.record, state_text(peak.state))
-    return msgspec.structs.replace(
-        base,
-        result=measured.result,
-        checks=all_checks(bytes_, predicted, measured, assembly),
-        violation=violation_of(measured),
-        shrunk=shrunk,
-        latencies=assembly.memory.latencies.figures(),
-        compiled=compile_counts(),
-        wall_s=time.perf_counter() - start,
-    )
+    part = part_of(session.plan)
+    place = place_named(options.device, part.local_rank)
+    if part.rank:
+        session = msgspec.structs.replace(session, observers=())
+        options = msgspec.structs.replace(options, record=None, shrink=False)
+    with joined(part, place.device):
+        return Trial(session, workload, options, watch, part, place).outcome()
 
 
-def recorded(session: Session, options: PoolOptions) -> AbstractContextManager[Recording | None]:
-    """Where operations are written, if anybody needs them."""
-    target = options.record if options.record and options.record.suffix == OPERATIONS else None
-    if target is None and not options.shrink:
-        return nullcontext()
-    server = server_of(session.plan, session.options.choices)
-    return recording(target, header_of(server, session.plan.model.name))
+class Trial:
+    """One rank's replay over the pools of its stage."""
+
+    def __init__(
+        self,
+        session: Session,
+        workload: Workload,
+        options: PoolOptions,
+        watch: Watch,
+        part: Part,
+        place: Place,
+    ) -> None:
+        self._session = session
+        self._workload = workload
+        self._options = options
+        self._watch = watch
+        self._part = part
+        self._place = place
+
+    def outcome(self) -> Outcome:
+        """All of it."""
+        options, place, part = self._options, self._place, self._part
+        stores = place.device.type != "meta"
+        predicted = self._predict(watched=not stores)
+        pools, bytes_ = self._build()
+        base = Outcome(
+            result=predicted,
+            engine="pools",
+            device=place.name,
+            kv_scale=options.kv_scale,
+            rank=part.rank,
+            num_ranks=part.num_ranks,
+        )
+        if not stores:
+            return unused(base, bytes_, "on meta nothing is stored")
+        if not everyone(part, place.device, predicted.complete):
+            return unused(base, bytes_, "stopped before the pools were used")
+        tokens = common_tokens(self._session.plan, part, place.device)
+        start = time.perf_counter()
+        measured, assembly, shrunk = self._measure(predicted, pools)
+        return msgspec.structs.replace(
+            base,
+            result=measured.result,
+            checks=(
+                *all_checks(bytes_, predicted, measured, assembly),
+                *agreement_check(part, measured.broken, assembly.agreement, tokens),
+            ),
+            violation=measured.violation,
+            shrunk=shrunk,
+            latencies=assembly.memory.latencies.figures(),
+            compiled=compile_counts(),
+            wall_s=time.perf_counter() - start,
+        )
+
+    def _predict(self, *, watched: bool) -> ReplayResult:
+        """What counts alone say."""
+        session, workload = self._session, self._workload
+        return replay(
+            session.plan,
+            self._watch.watched(iter(workload)) if watched else iter(workload),
+            session.options,
+            observers=session.observers,
+            stop=session.stop,
+            total=len(workload),
+        )
+
+    def _build(self) -> tuple[Pools, Check]:
+        """This rank's pools, and whether they take the planned bytes."""
+        plan, part, device = self._session.plan, self._part, self._place.device
+        counts = cuda_counts(device)
+        pools = build(
+            plan,
+            device,
+            pp_rank=part.pp_rank,
+            dcp_rank=part.dcp_rank,
+            kv_scale=self._options.kv_scale,
+        )
+        on_cuda = device.type == "cuda"
+        cuda = cuda_bytes(pools, counts, cuda_counts(device)) if on_cuda else None
+        return pools, bytes_check(plan, pools, part.pp_rank, cuda)
+
+    def _measure(
+        self, predicted: ReplayResult, pools: Pools
+    ) -> tuple[Measured, Assembly, int | None]:
+        """The replay itself, with what is recorded of it."""
+        session, options, shrunk = self._session, self._options, None
+        server = server_of(session.plan, session.options.choices)
+
+        with one_thread(), self._recorded(server) as made:
+            write = None if made is None else made.write
+            assembly = assemble(
+                server, pools, self._place, options, write, self._part, session.stop
+            )
+            peak = Snapshot(assembly.memory, session.launch, predicted.pools[0].peak_step)
+            measured = measure(
+                session,
+                server,
+                self._watch.watched(iter(self._workload)),
+                assembly,
+                total=len(self._workload),
+                observers=(peak,) if wants_state(options) else (),
+            )
+            if made is not None:
+                made.close()
+                if measured.broken is not None and options.shrink:
+                    shrunk = shrink(made, lambda: assemble(server, pools, self._place, options))
+        if options.record is not None and peak.state is not None:
+            write_whole(options.record, state_text(peak.state))
+        return measured, assembly, shrunk
+
+    def _recorded(self, server: Server) -> AbstractContextManager[Recording | None]:
+        """Where operations are written, if anybody needs them."""
+        record = self._options.record
+        target = record if record is not None and record.suffix == OPERATIONS else None
+        if target is None and not self._options.shrink:
+            return nullcontext()
+        return recording(target, header_of(server, self._session.plan.model.name))
+
+
+def unused(base: Outcome, bytes_: Check, reason: str) -> Outcome:
+    """A trial whose pools were built and not used."""
+    rest = [checks.not_checked(name, reason) for name in checks.ALL[1:]]
+    return msgspec.structs.replace(base, checks=(bytes_, *rest))
 
 
 def shrink(made: Recording, fresh: Callable[[], Assembly]) -> int | None:
@@ -120,50 +192,9 @@ def shrink(made: Recording, fresh: Callable[[], Assembly]) -> int | None:
     return found.num_operations
 
 
-def violation_of(measured: Measured) -> Violation | None:
-    """The broken invariant at the step in which it was found."""
-    broken = measured.broken
-    return None if broken is None else broken.at(measured.result.num_steps)
-
-
 def wants_state(options: PoolOptions) -> bool:
     """Whether the pools at their fullest are to be written down."""
     return options.record is not None and options.record.suffix == STATE
-
-
-def measure(
-    session: Session,
-    requests: Iterable[Request],
-    assembly: Assembly,
-    total: int,
-    observers: tuple[Observer, ...] = (),
-) -> Measured:
-    """Replay over pools up to the end, a stop, or the first broken invariant."""
-    plan, options = session.plan, session.options
-    run = Replay(
-        server_of(plan, options.choices),
-        assembly.memory,
-        served(plan, requests, options.limit),
-        options.assumptions,
-        jumps=False,
-    )
-    driver = Driver(
-        run,
-        observers=(*assembly.observers, *observers, *session.observers),
-        stop=session.stop,
-        total=total,
-    )
-    broken = None
-    try:
-        driver.go()
-        assembly.auditor.audit()
-    except Broken as error:
-        broken = error
-    except (ReplayViolation, PoolError) as error:
-        broken = Broken(checks.OWNERS, error.problem)
-    if broken is not None and assembly.recorder is not None:
-        assembly.recorder.flush()
-    return Measured(driver.result(), broken)
 
 
 def all_checks(

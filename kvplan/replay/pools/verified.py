@@ -8,6 +8,7 @@ from kvplan.pools.build import Pools, build
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken, Check
 from kvplan.replay.pools.audit import Auditor, ReserveRule
+from kvplan.replay.pools.ranks import AGREEMENT, Agreement, Part
 from kvplan.replay.pools.stamps import Stamper
 from kvplan.replay.result import ReplayResult
 from kvplan.report.allocation import CudaBytes, compare
@@ -71,6 +72,18 @@ def peaks_check(predicted: ReplayResult, measured: ReplayResult) -> Check:
         if found[name] != value
     ]
     return judged(checks.PEAKS, wrong, f"{len(expected)} figures, peaks among them")
+
+
+def agreement_check(
+    part: Part, broken: Broken | None, agreement: Agreement | None, tokens: int
+) -> Iterator[Check]:
+    """Whether all ranks took the same slots at each step; nothing to say of a single one."""
+    if agreement is None or broken is not None:
+        return
+    yield held(
+        AGREEMENT,
+        f"{agreement.num_compared:,} steps of {part.num_ranks} ranks, each with {tokens:,} tokens",
+    )
 
 
 def broken_checks(broken: Broken, bytes_: Check) -> tuple[Check, ...]:

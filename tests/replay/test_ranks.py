@@ -1,0 +1,106 @@
+"""Two ranks under torchrun with gloo: each builds its stage, and they agree step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from kvplan.errors import InputError
+from kvplan.replay.pools.ranks import Part, part_of
+from tests.replay.plans import small_plan
+
+LAUNCH = (
+    "trace", "llama-3.1-8b", "--gpu", "h100", "--max-total-tokens", "16384",
+    "--max-running-requests", "16", "--context-length", "8192", "--page-size", "16",
+    "--workload", "chat", "--limit", "40", "--device", "cpu", "--kv-scale",
+)  # fmt: skip
+
+
+def torchrun(folder, program, *argv):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [
+            sys.executable, "-P", "-m", "torch.distributed.run", "--nproc-per-node", "2",
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *program, *argv,
+        ],
+        capture_output=True, text=True, timeout=240, check=False, cwd=folder, env=environment,
+    )  # fmt: skip
+
+
+def test_two_stages_replay_together(tmp_path):
+    done = torchrun(tmp_path, ("-m", "kvplan"), *LAUNCH, "--pp-size", "2", "--stamp", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+
+    checks = {each["name"]: each for each in report["verification"]}
+    assert {each["state"] for each in checks.values()} == {"held"}
+    assert checks["ranks agree step by step"]["text"] == (
+        f"{report['steps']['total']:,} steps of 2 ranks, each with 16,384 tokens"
+    )
+    assert report["launch"]["ranks"] == 2
+
+
+def test_a_rank_that_goes_astray_is_told(tmp_path):
+    """The second rank's allocator hands its pages out in another order."""
+    program = tmp_path / "astray.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            from kvplan.allocators.paged import PagedAllocator
+            from kvplan.commands.app import main
+            from kvplan.replay.pools import build
+
+            class Reversed(PagedAllocator):
+                def put_back(self, pages):
+                    super().put_back(pages.flip(0))
+
+            if os.environ["RANK"] == "1":
+                build.PagedAllocator = Reversed
+            sys.exit(main(sys.argv[1:]))
+            """
+        )
+    )
+    done = torchrun(tmp_path, (str(program),), *LAUNCH, "--pp-size", "2", "--json")
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+
+    assert report["violation"]["check"] == "ranks agree step by step"
+    assert "rank 1 took other slots than rank 0" in report["violation"]["text"]
+    assert "rank 1: ranks agree step by step" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "server", "part"),
+    [
+        ("3", "4", {"pp_size": 2, "tp_size": 2}, (1, 0)),
+        ("1", "2", {"pp_size": 2, "tp_size": 2}, (1, 0)),
+        ("3", "4", {"tp_size": 8, "dcp_size": 4, "page_size": 64}, (0, 3)),
+    ],
+)
+def test_a_rank_finds_its_part_of_the_launch(monkeypatch, rank, size, server, part):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    model = "deepseek-v3" if "dcp_size" in server else "llama-3.1-8b"
+    found = part_of(small_plan(model, "b200", **server))
+
+    assert (found.pp_rank, found.dcp_rank) == part
+    assert (found.rank, found.num_ranks) == (int(rank), int(size))
+
+
+def test_a_process_alone_is_the_first_rank():
+    assert part_of(small_plan()) == Part()
+
+
+def test_ranks_that_the_launch_does_not_have_are_refused(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+
+    with pytest.raises(InputError, match="3 ranks do not go with 2 pipeline stages of 1 ranks"):
+        part_of(small_plan(pp_size=2))
