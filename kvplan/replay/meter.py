@@ -32,12 +32,16 @@ class Meter:
         self.wasted_tokens = 0  # of last pages, summed over finished requests
         self.prefill_steps = 0
         self.decode_steps = 0
-        self.peak_running = 0
         self.peak_waiting = 0
         self.waits_ns = array("q")
-        self._scheduler = scheduler
         self._running = scheduler.running
+        self._waiting = scheduler.waiting
         self._page_size = scheduler.store.page_size
+
+    @property
+    def peak_running(self) -> int:
+        """Requests that decoded together at most."""
+        return self._running.peak
 
     def step(self, step: Step, start_ns: int) -> None:
         """One turn of the loop."""
@@ -51,14 +55,13 @@ class Meter:
             self.num_retractions += len(step.retracted)
             if self.first_retraction_ns is None:
                 self.first_retraction_ns = start_ns
-        self.num_aborted += len(step.aborted)
+        if step.aborted:
+            self.num_aborted += len(step.aborted)
         for sequence in step.finished:
             self.num_finished += 1
             final = sequence.committed
             self.wasted_tokens += -final % self._page_size
-        running, waiting = len(self._running.sequences), len(self._scheduler.waiting.requests)
-        if running > self.peak_running:
-            self.peak_running = running
+        waiting = len(self._waiting.requests)
         if waiting > self.peak_waiting:
             self.peak_waiting = waiting
 

@@ -21,10 +21,9 @@ class NewTokenRatio:
 
     def step(self, num_steps: int = 1) -> None:
         """So many decode steps that fit; each is rounded, as in the engine."""
-        for _ in range(num_steps):
-            if self.current == self.lowest:
-                return
+        while num_steps and self.current != self.lowest:
             self.current = max(self.current - self.decay, self.lowest)
+            num_steps -= 1
 
     def reset(self) -> None:
         self.current = self.initial

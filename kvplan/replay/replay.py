@@ -19,7 +19,7 @@ from kvplan.replay.requests import Request
 from kvplan.replay.scheduler import Scheduler
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
-from kvplan.units import ceil_div, floor_page
+from kvplan.units import floor_page
 
 STALLED = "never admitted: an empty pool has no room for it"
 
@@ -56,6 +56,7 @@ class Replay:
         )
         self.meter = Meter(self.scheduler, floor_page(server.num_tokens, server.page_size))
         self.now_ns = 0
+        self._decode_ns = assumptions.decode_ns
         self._num_blank = 0
         self._feed = Feed(requests)
 
@@ -76,9 +77,10 @@ class Replay:
         start, step = self.now_ns, self.scheduler.step()
         self.now_ns += self._duration(step)
         self.meter.step(step, start)
-        for sequence in step.finished + step.aborted:
-            if sequence.session is not None:
-                self._feed.answered(sequence.session, self.now_ns)
+        if step.finished or step.aborted:
+            for sequence in step.finished + step.aborted:
+                if sequence.session is not None:
+                    self._feed.answered(sequence.session, self.now_ns)
         num_steps = 1
         if step.batch is None:
             self._unblock()
@@ -89,13 +91,12 @@ class Replay:
 
     def _jump(self) -> int:
         """Take quiet decode steps up to the next event together; how many."""
-        scheduler = self.scheduler
+        scheduler, step_ns, next_ns = self.scheduler, self._decode_ns, self._feed.next_ns
         if not isinstance(scheduler, CountingScheduler):
             return 0
-        step_ns, next_ns = self.assumptions.decode_ns, self._feed.next_ns
-        num_steps = scheduler.jump(
-            None if next_ns is None else ceil_div(next_ns - self.now_ns, step_ns)
-        )
+        # up to the step that starts as the next request comes, or after it
+        at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
+        num_steps = scheduler.jump(at_most)
         if num_steps:
             self.now_ns += num_steps * step_ns
             self.meter.jump(num_steps)
@@ -108,14 +109,13 @@ class Replay:
             self._reject(self.scheduler.drop_head(), STALLED)
 
     def _duration(self, step: Step) -> int:
-        if step.batch is None:
-            return 0
-        if isinstance(step.batch, Prefill):
-            num_tokens = sum([part.stop - part.prefix_len for part in step.batch.parts])
-            if step.batch.mixed is not None:
-                num_tokens += len(step.batch.mixed.sequences)
+        batch = step.batch
+        if isinstance(batch, Prefill):
+            num_tokens = sum([part.stop - part.prefix_len for part in batch.parts])
+            if batch.mixed is not None:
+                num_tokens += len(batch.mixed.sequences)
             return self.assumptions.prefill_ns(num_tokens)
-        return self.assumptions.decode_ns
+        return self._decode_ns if batch is not None else 0
 
     def _take_arrivals(self) -> None:
         for time_ns, request in self._feed.take(self.now_ns):

@@ -22,7 +22,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
 
 class Running:
-    """Requests in batch order. `full` closes admission until one of them leaves.
+    """Requests in batch order, `peak` of them at most so far. `full` closes admission until one
+    leaves.
 
     The list is replaced, never changed, so that a launched batch may keep it. What the batch
     needs is kept as counts: requests by the residue of their length, and sums.
@@ -31,6 +32,7 @@ class Running:
     def __init__(self, lockstep: Lockstep) -> None:
         self.sequences: list[Sequence] = []
         self.full = False
+        self.peak = 0
         self.lockstep = lockstep
         self._page_size = lockstep.page_size
         self._by_residue = [0] * lockstep.page_size
@@ -46,19 +48,18 @@ class Running:
         if not self.sequences:
             self.full = False
         for sequence in newcomers:
-            sequence.join(self.lockstep)
-            self._count(sequence, 1)
+            self._count(sequence, *sequence.join(self.lockstep), sign=1)
         if self.lockstep.reserve:
             self._fresh += newcomers
         first, last = (newcomers, self.sequences) if in_front else (self.sequences, newcomers)
         self.sequences = [*first, *last]
+        self.peak = max(self.peak, len(self.sequences))
 
     def leave(self, leavers: Iterable[Sequence]) -> None:
         """Take requests out; that opens admission again."""
         staying = self.sequences.copy()
         for sequence in leavers:
-            self._count(sequence, -1)
-            sequence.leave()
+            self._count(sequence, *sequence.leave(), sign=-1)
             staying.remove(sequence)
             if sequence in self._fresh:
                 self._fresh.remove(sequence)
@@ -126,8 +127,8 @@ class Running:
             [self._by_residue[-(start + token) % page] for token in range(rest)]
         )
 
-    def _count(self, sequence: Sequence, sign: int) -> None:
-        residue = (sequence.committed - self.lockstep.committed) % self._page_size
-        self._by_residue[residue] += sign
-        self._wishes += sign * (sequence.max_new - sequence.outputs + self.lockstep.generated)
+    def _count(self, sequence: Sequence, committed: int, outputs: int, *, sign: int) -> None:
+        """Take a request in or out of the counts, by its lengths relative to the lockstep."""
+        self._by_residue[committed % self._page_size] += sign
+        self._wishes += sign * (sequence.max_new - outputs)
         self._num_long += sign * (sequence.max_new > MAX_NEW_ESTIMATE)

@@ -158,18 +158,21 @@ class Sequence:
         """A prefill's result: one token."""
         self._outputs += 1
 
-    def join(self, lockstep: Lockstep) -> None:
-        """From now on it grows with every decode step."""
+    def join(self, lockstep: Lockstep) -> tuple[int, int]:
+        """From now on it grows with every decode step; committed and outputs relative to these."""
         self._committed -= lockstep.committed
         self._outputs -= lockstep.generated
         self._joined = lockstep.launched
         self._lockstep = lockstep
+        return self._committed, self._outputs
 
-    def leave(self) -> None:
-        """It takes no further part in decode steps."""
+    def leave(self) -> tuple[int, int]:
+        """It takes no further part in decode steps; the same two lengths as they were within."""
+        relative = self._committed, self._outputs
         self._allocated = self.allocated
         self._committed, self._outputs = self.committed, self.outputs
         self._lockstep = None
+        return relative
 
     def end(self, late_tokens: int = 0) -> None:
         """Its last output came; `late_tokens` were committed after it had left the batch."""
