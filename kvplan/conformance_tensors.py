@@ -8,7 +8,6 @@ from typing import Any
 from kvplan.conformance import Case, plan_case
 from kvplan.errors import InputError
 
-
 RINGS = ("state", "index_state")
 
 
