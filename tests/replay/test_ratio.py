@@ -34,3 +34,11 @@ def test_conservativeness_scales_up_to_one():
 )
 def test_after_a_retraction_twenty_steps_more_are_reckoned_with(survivors, ratio):
     assert ratio_after_retraction(survivors) == ratio
+
+
+def test_an_estimate_below_the_floor_rises_to_it():
+    ratio = NewTokenRatio(1.0)
+    ratio.current = 0.0
+
+    ratio.step()
+    assert ratio.current == ratio.lowest
