@@ -177,7 +177,7 @@ def dsa_draft_terms(stage: Stage, latent: int | float, drafts: int) -> tuple[Cel
 def block_draft_terms(stage: Stage) -> tuple[CellTerm, ...]:
     """DFLASH and DSPARK: the draft's own geometry, replicated over the dcp ranks."""
     num_bytes = block_draft_bytes(stage)
-    if not num_bytes:
+    if not num_bytes or not stage.num_kv_layers:
         return ()
     return (CellTerm("draft KV", num_bytes, f"{stage.draft.name if stage.draft else ''} × dcp"),)
 
@@ -189,8 +189,15 @@ def block_draft_bytes(stage: Stage) -> int:
         return 0
     attention = draft.attention
     assert isinstance(attention, Mha)
-    heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
+    heads = kv_heads_per_rank(attention.num_kv_heads, block_draft_tp(resolved))
     dims = attention.head_dim + attention.v_head_dim
     kv_dtype = resolved.draft_kv_cache_dtype or resolved.kv_cache_dtype
     per_layer = layout.mha_bytes(heads, dims, kv_dtype)
     return per_layer * draft.num_layers * resolved.widths.attn_dcp
+
+
+def block_draft_tp(resolved: Resolved) -> int:
+    """Ranks over which a draft's heads shard: DFLASH leaves context parallelism to the target."""
+    widths = resolved.widths
+    alone = resolved.speculation.algorithm == "DFLASH" and widths.attn_dp == 1
+    return widths.tp if alone else widths.attn_tp

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kvplan.sizing.cell import packs_latents
+from kvplan.sizing.cell import block_draft_tp, packs_latents
 from kvplan.sizing.compressed import DRAFT_LAYERS, latent_page_bytes
 from kvplan.sizing.compressed_tensors import latent_dtype
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
@@ -84,6 +84,6 @@ def pool_tensors(
         if indexer is not None:
             yield from index_key_tensors("draft KV", indexer, layers, layers, slots)
         return
-    heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
+    heads = kv_heads_per_rank(attention.num_kv_heads, block_draft_tp(resolved))
     dims = (attention.head_dim, attention.v_head_dim)
     yield from mha_tensors("draft KV", resolved, layers, slots, heads, dims)

@@ -8,6 +8,7 @@ from kvplan.sizing.resolve.backends import Backends
 from kvplan.sizing.resolve.launch import Launch
 from kvplan.sizing.resolve.numbers import Numbers, Setting
 from kvplan.sizing.resolve.trees import check_uno_tree
+from kvplan.spec.model import Mha
 
 DFLASH_BLOCK = 16
 DSPARK_BLOCK = 7
@@ -28,6 +29,7 @@ def dflash(setting: Setting, algorithm: str) -> Numbers:
         raise CombinationError("DFLASH runs without pipeline parallelism", hint="set pp_size 1")
     if launch.draft is None and args.speculative_draft_model_path is None:
         raise CombinationError(f"{algorithm} needs a draft model", hint="name the draft")
+    check_draft_heads(launch, algorithm)
     asked, block = args.speculative_num_draft_tokens, args.speculative_dflash_block_size
     if block is not None and asked not in (None, block):
         raise CombinationError(
@@ -62,6 +64,7 @@ def dspark(setting: Setting, algorithm: str) -> Numbers:
         and args.speculative_draft_model_path is None
     ):
         raise CombinationError(f"{algorithm} needs a draft model", hint="name the draft")
+    check_draft_heads(launch, algorithm)
     asked, block, origin = (
         args.speculative_num_draft_tokens,
         args.speculative_dspark_block_size,
@@ -82,6 +85,17 @@ def dspark(setting: Setting, algorithm: str) -> Numbers:
     if tokens is None or tokens < 2:
         raise CombinationError(f"DSPARK needs 2 draft tokens or more, got {tokens}")
     return Numbers(1, 1, tokens, origin)
+
+
+def check_draft_heads(launch: Launch, algorithm: str) -> None:
+    """Block drafts keep K and V by head; only DeepSeek-V4 brings one that compresses."""
+    draft = launch.draft
+    if draft is None or launch.model.compressed is not None or isinstance(draft.attention, Mha):
+        return
+    raise CombinationError(
+        f"{algorithm} takes a block draft, and {draft.name} attends through latents",
+        hint="name a draft that was trained for it",
+    )
 
 
 def uno(setting: Setting, algorithm: str) -> Numbers:
