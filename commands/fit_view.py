@@ -22,6 +22,8 @@ def show_fit(report: dict[str, Any], out: Any) -> None:
         out.print(f"  --{skipped['knob']}: {skipped['reason']}")
     for warning in report["warnings"]:
         out.print(f"  warning: {warning}", style="yellow")
+    if report["ignored"]:
+        out.print(f"  no say in sizing: {', '.join(report['ignored'])}")
     if report["assumed"]:
         out.print(f"  assumed: {'; '.join(report['assumed'])}")
 

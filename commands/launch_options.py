@@ -11,7 +11,7 @@ import typer
 from kvplan.errors import InputError
 from kvplan.planner import Launch, PlanInputs, read_inputs
 from kvplan.sizing.memory import MemoryInputs
-from kvplan.spec.server import ServerArgs
+from kvplan.spec.server import DRAFT_FIELD
 
 # unknown options of these commands are SGLang's own flags, read by the launch parser
 SERVER_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -65,7 +65,6 @@ class Written(msgspec.Struct, frozen=True):
     draft: str | None = None
     server: Mapping[str, Any] = MappingProxyType({})
     ignored: tuple[str, ...] = ()
-    unmodelled: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     scheduling: Mapping[str, Any] = MappingProxyType({})  # what decides a replay but no size
 
@@ -124,7 +123,7 @@ def read_launch_options(options: LaunchOptions) -> Asked:
     written = written_launch(options)
     model, flags = split_words(options.words)
     direct = direct_flags(flags)
-    model = model or written.model
+    model = model or direct.model or written.model
     if model is None:
         raise InputError("no model is named", hint="give a preset name, see 'kvplan presets list'")
     if options.gpu is None:
@@ -144,7 +143,7 @@ def read_launch_options(options: LaunchOptions) -> Asked:
     return Asked(
         launch,
         (*written.ignored, *direct.ignored),
-        (*written.warnings, *direct.warnings, *unmodelled_notes(written, direct)),
+        (*written.warnings, *direct.warnings),
         {**written.scheduling, **direct.scheduling},
     )
 
@@ -156,14 +155,6 @@ def read_overrides(sets: Sequence[str] | None) -> list[Any]:
     from kvplan.overrides import parse_override
 
     return [parse_override(text) for text in sets]
-
-
-def unmodelled_notes(*parts: Written) -> tuple[str, ...]:
-    return tuple(
-        f"'{field}' takes memory that the plan does not model"
-        for part in parts
-        for field in part.unmodelled
-    )
 
 
 def split_words(words: Sequence[str] | None) -> tuple[str | None, list[str]]:
@@ -178,15 +169,16 @@ def direct_flags(flags: Sequence[str]) -> Written:
     """Server flags of this command line; an unknown one is refused, not passed over."""
     if not flags:
         return Written()
-    from kvplan.guard.server_arguments import read_arguments
+    from kvplan.guard.server_arguments import notes_of, read_arguments
     from kvplan.guard.shell_values import Word
 
     read = read_arguments([Word(flag, "the command line") for flag in flags])
     if read.warnings:
         first = read.warnings[0]
         raise InputError(first.text, hint=first.hint)
-    direct = from_fields(read.sizing, read.ignored, tuple(read.unmodelled), ())
-    return msgspec.structs.replace(direct, scheduling=read.scheduling)
+    server = dict(read.sizing)
+    model, draft = server.pop("model_path", None), server.pop(DRAFT_FIELD, None)
+    return Written(model, draft, server, read.ignored, notes_of(read), read.scheduling)
 
 
 def written_launch(options: LaunchOptions) -> Written:
@@ -194,6 +186,7 @@ def written_launch(options: LaunchOptions) -> Written:
     if options.launch is None and options.launch_file is None:
         return options.base or Written()
     from kvplan.guard.launch import parse_launch, read_launch
+    from kvplan.guard.server_arguments import notes_of
 
     if options.launch is not None and options.launch_file is not None:
         raise InputError("--launch and --launch-file exclude each other")
@@ -202,25 +195,8 @@ def written_launch(options: LaunchOptions) -> Written:
     else:
         assert options.launch is not None
         launch = parse_launch(options.launch)
-    warnings = tuple(f"{remark.where}: {remark.text}" for remark in launch.warnings)
-    unknown = tuple(f"'{name}' is known only when it runs" for name in launch.unresolved)
-    written = from_fields(launch.args, launch.ignored, tuple(launch.unmodelled), warnings + unknown)
-    return msgspec.structs.replace(written, model=launch.model_path, scheduling=launch.scheduling)
-
-
-def from_fields(
-    fields: dict[str, Any],
-    ignored: tuple[str, ...],
-    unmodelled: tuple[str, ...],
-    warnings: tuple[str, ...],
-) -> Written:
-    """Server arguments without the two that name models, and without those that no plan follows."""
-    modelled = frozenset(ServerArgs.__struct_fields__)
-    server = {name: value for name, value in fields.items() if name in modelled}
-    draft = server.pop("speculative_draft_model_path", None)
-    others = tuple(name for name in fields if name not in modelled | {"model_path", "device"})
-    notes = tuple(
-        f"'{name}' may change sizes in ways that the plan does not model" for name in others
+    server = dict(launch.args)
+    draft = server.pop(DRAFT_FIELD, None)
+    return Written(
+        launch.model_path, draft, server, launch.ignored, notes_of(launch), launch.scheduling
     )
-    ignored = (*ignored, "device") if "device" in fields else ignored
-    return Written(fields.get("model_path"), draft, server, ignored, unmodelled, warnings + notes)

@@ -28,6 +28,8 @@ def show_log(report: dict[str, Any], out: Any) -> None:
         out.print(f"  line {event['line']}: {event['text'][:160]}")
     for warning in report["warnings"]:
         out.print(f"  warning: {warning}", style="yellow")
+    if report["ignored"]:
+        out.print(f"  no say in sizing: {', '.join(report['ignored'])}")
     for title in ("assumed", "not_modelled"):
         if report[title]:
             out.print(f"  {title.replace('_', ' ')}: {'; '.join(report[title])}")

@@ -112,10 +112,11 @@ def ledger_table(ledger: dict[str, Any]) -> Any:
 
 
 def show_host(report: dict[str, Any], out: Any) -> None:
-    """Host pools of the hierarchical cache, where it is on."""
-    for pool in report["host"]:
-        size = f"{pool['bytes'] / 1e9:.2f} GB" if pool["bytes"] else "sized by pages"
-        out.print(f"  host {pool['pool']}: {pool['size']:,} slots, {size}")
+    """Host pools of one rank: of the hierarchical cache, or for retracted requests."""
+    for title, key in (("host", "host"), ("host, for retracted requests,", "retraction_backup")):
+        for pool in report[key]:
+            size = f"{pool['bytes'] / 1e9:.2f} GB a rank" if pool["bytes"] else "sized by pages"
+            out.print(f"  {title} {pool['pool']}: {pool['size']:,} slots, {size}")
 
 
 def show_stages(report: dict[str, Any], out: Any) -> None:
@@ -138,9 +139,11 @@ def show_stages(report: dict[str, Any], out: Any) -> None:
 
 
 def show_notes(report: dict[str, Any], out: Any) -> None:
-    """Warnings, then what was assumed, then what is not modelled."""
+    """Warnings, arguments without a say, then what was assumed, then what is not modelled."""
     for warning in report.get("warnings", ()):
         out.print(f"  warning: {warning}", style="yellow")
+    if report.get("ignored"):
+        out.print(f"  no say in sizing: {', '.join(report['ignored'])}")
     for title in ("assumed", "not_modelled"):
         notes = report.get(title)
         if notes:

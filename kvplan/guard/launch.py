@@ -44,6 +44,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """arguments that decide a replay but no size"""
     unmodelled: dict[str, Any]
     """arguments that take memory which a plan does not model"""
+    beside: dict[str, Any]
+    """arguments that may change sizes in ways that a plan does not model"""
     ignored: tuple[str, ...]
     """fields that are accepted and have no say"""
     unresolved: dict[str, str]
@@ -156,6 +158,7 @@ def from_arguments(server: Server, read: ServerArguments, remarks: list[Remark])
         args=args,
         scheduling=read.scheduling,
         unmodelled=read.unmodelled,
+        beside=read.beside,
         ignored=read.ignored,
         unresolved=read.unresolved,
         places=read.places,

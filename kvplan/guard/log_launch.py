@@ -13,7 +13,7 @@ from kvplan.guard.log_arguments import sizing_arguments
 from kvplan.guard.server_flags import OLDER_CHOICES, VERSION
 from kvplan.guard.server_log import ServerLog
 from kvplan.sizing.resolve.mem_fraction import AITER_FACTOR, AITER_LONG_CONTEXT
-from kvplan.spec.server import ServerArgs, server_args
+from kvplan.spec.server import DRAFT_FIELD, ServerArgs, server_args
 
 HELD_BY_CONTEXT_GIB = 5.0  # more than that is not the driver's
 
@@ -31,7 +31,7 @@ def log_launch(log: ServerLog) -> LogLaunch:
     """The printed arguments as a launch of today's engine; what it no longer takes is noted."""
     read = sizing_arguments(log.arguments)
     path, notes = read.pop("model_path", None), []
-    draft_path = read.pop("speculative_draft_model_path", None)
+    draft_path = read.pop(DRAFT_FIELD, None)
     server: dict[str, Any] = {}
     for name, value in read.items():
         if name not in ServerArgs.__struct_fields__:

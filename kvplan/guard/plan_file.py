@@ -14,12 +14,11 @@ from kvplan.errors import InputError, KvplanError
 from kvplan.overrides import Override
 from kvplan.planner import PlanInputs
 from kvplan.sizing.memory import MemoryInputs
-from kvplan.spec.server import ServerArgs
+from kvplan.spec.server import DRAFT_FIELD, ServerArgs
 
 if TYPE_CHECKING:
     from kvplan.guard.launch import Launch as Written
 
-DRAFT_PATH = "speculative_draft_model_path"
 FILE_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 LOADERS: dict[str, Callable[[str], Any]] = {
     "model": catalog.load_model,
@@ -79,13 +78,15 @@ def read_plan_file(
         raise located(error, file, document, path) from None
     if written is None:
         return Asked(launch)
-    return Asked(launch, warnings_of(written), written.scheduling)
+    from kvplan.guard.server_arguments import notes_of
+
+    return Asked(launch, notes_of(written), written.scheduling)
 
 
 def plan_inputs(file: PlanFile, folder: Path, written: Written | None = None) -> PlanInputs:
     """The file's fields over those of its written launch; InputError where model or card is missing."""
     server = dict(written.args) if written else {}
-    draft = server.pop(DRAFT_PATH, None)
+    draft = server.pop(DRAFT_FIELD, None)
     model = beside(folder, file.model) or (written.model_path if written else None)
     if model is None:
         raise InputError(
@@ -139,15 +140,6 @@ def beside(folder: Path, name: str | None) -> str | None:
 def joined(folder: Path, name: str) -> str:
     """A path from the folder, as it is written: `./` keeps its meaning."""
     return name if Path(name).is_absolute() or folder == Path() else f"{folder}/{name}"
-
-
-def warnings_of(written: Written) -> tuple[str, ...]:
-    """Remarks of the launch parser, then arguments that take memory beside the plan."""
-    remarks = tuple(f"{remark.where}: {remark.text}" for remark in written.warnings)
-    unmodelled = tuple(
-        f"'{field}' takes memory that the plan does not model" for field in written.unmodelled
-    )
-    return remarks + unmodelled
 
 
 def located(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,11 +21,15 @@ from kvplan.guard.server_flags import (
 )
 from kvplan.guard.shell_values import Word
 
+if TYPE_CHECKING:
+    from kvplan.guard.launch import Launch
+
 MAX_REMARKS = 50
 MAX_WORDS = 2000
 MULTIPLES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 BINARY_MULTIPLES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 COUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(Ki|Mi|Gi|Ti|k|M|G|T)")
+ROLES = ("sizes", "replays", "memory", "beside", "none")
 LISTS = {"ints": "int", "floats": "float", "texts": "text"}
 NOUNS = {"int": "an integer", "size": "an integer, or one like 128k or 4Ki", "float": "a number"}
 
@@ -37,6 +41,11 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     hint: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """Where, what, and the next step, in one line."""
+        return f"{self.where}: {self.text}" + (f"; {self.hint}" if self.hint else "")
+
 
 class ServerArguments(msgspec.Struct, frozen=True, kw_only=True):
     """What a command line says, by SGLang's field names."""
@@ -47,6 +56,8 @@ class ServerArguments(msgspec.Struct, frozen=True, kw_only=True):
     """arguments that decide a replay but no size"""
     unmodelled: dict[str, Any]
     """arguments that take memory which a plan does not model"""
+    beside: dict[str, Any]
+    """arguments that may change sizes in ways that a plan does not model"""
     ignored: tuple[str, ...]
     """fields that are accepted and have no say in either"""
     unresolved: dict[str, str]
@@ -62,17 +73,30 @@ def read_arguments(words: Sequence[Word]) -> ServerArguments:
         raise InputError(f"more than {MAX_WORDS} words", where=words[0].place)
     reader = ArgumentReader(words)
     reader.read()
-    by_role: dict[str, dict[str, Any]] = {"sizes": {}, "replays": {}, "memory": {}, "none": {}}
+    by_role: dict[str, dict[str, Any]] = {role: {} for role in ROLES}
     for field, value in reader.values.items():
         by_role[arguments()[field].role][field] = value
     return ServerArguments(
         sizing=by_role["sizes"],
         scheduling=by_role["replays"],
         unmodelled=by_role["memory"],
+        beside=by_role["beside"],
         ignored=tuple(by_role["none"]),
         unresolved=reader.unresolved,
         places=reader.places,
         warnings=tuple(reader.warnings),
+    )
+
+
+def notes_of(read: ServerArguments | Launch) -> tuple[str, ...]:
+    """What a reader of the plan should know of its launch: remarks, then what no plan models."""
+    return (
+        *(remark.sentence for remark in read.warnings),
+        *(f"'{field}' takes memory that the plan does not model" for field in read.unmodelled),
+        *(
+            f"'{field}' may change sizes in ways that the plan does not model"
+            for field in read.beside
+        ),
     )
 
 

@@ -11,9 +11,10 @@ import msgspec
 
 from kvplan.document import Document
 from kvplan.errors import KvplanError
-from kvplan.guard.plan_file import DRAFT_PATH, PlanFile, warnings_of, written_launch
+from kvplan.guard.plan_file import PlanFile, written_launch
+from kvplan.guard.server_arguments import notes_of
 from kvplan.search.sweep_spec import SweepSpec
-from kvplan.spec.server import server_args
+from kvplan.spec.server import DRAFT_FIELD, server_args
 
 LAUNCH_FIELDS = ("launch", "launch_file", "launch_name")
 
@@ -63,9 +64,9 @@ def read_base(reader: SweepReader) -> Base:
         raise type(error)(error.problem, where=inner or where, hint=error.hint) from None
     assert written is not None
     server = dict(written.args)
-    draft = server.pop(DRAFT_PATH, None)
+    draft = server.pop(DRAFT_FIELD, None)
     args = server_args(server, where=where)
     asked = {
         name: value for name in args.__struct_fields__ if (value := getattr(args, name)) is not None
     }
-    return Base(written.model_path, draft, asked, warnings_of(written))
+    return Base(written.model_path, draft, asked, notes_of(written))

@@ -9,11 +9,10 @@ from msgspec import Meta
 
 from kvplan.search.kinds import kind_of
 from kvplan.sizing.memory import MemoryInputs
-from kvplan.spec.server import Count, GraphConfig, ServerArgs
+from kvplan.spec.server import DRAFT_FIELD, Count, GraphConfig, ServerArgs
 
 T = TypeVar("T")
 Number = int | float
-DRAFT_FIELD = "speculative_draft_model_path"  # a draft is named by `draft`
 
 
 class Values(

@@ -9,6 +9,9 @@ from msgspec import Meta
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
 
+DRAFT_FIELD = (
+    "speculative_draft_model_path"  # names a model, which a launch reads beside the arguments
+)
 Count = Annotated[int, Meta(ge=1, le=65536)]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]

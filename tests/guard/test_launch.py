@@ -96,6 +96,7 @@ def test_an_unknown_flag_is_left_out_with_the_nearest_name(flag, hint):
     else:
         assert remarks[0].where == "--launch:1:48"
         assert str(remarks[0].hint).startswith(hint)
+        assert remarks[0].sentence.endswith(f"is left out; {remarks[0].hint}")
 
 
 @pytest.mark.parametrize(
@@ -290,10 +291,10 @@ def test_a_server_config_by_itself_and_behind_a_command_line(write):
         "mem_fraction_static": 0.8,
         "disable_radix_cache": True,
         "cuda_graph_bs_decode": [1, 2],
-        "json_model_override_args": '{"a":1}',
     }
 
     assert read_launch(path).args == args
+    assert read_launch(path).beside == {"json_model_override_args": '{"a":1}'}
     assert read_launch(path).places["tp_size"] == f"{path}:2:1"
     assert read_launch(script).args == {**args, "tp_size": 4}
     assert read_launch(script).model_path == "m"
@@ -347,7 +348,13 @@ def test_the_arguments_of_every_published_log_go_through(shared):
     for record in records:
         line, given = command_line(record)
         launch = parse_launch(line)
-        read = {**launch.args, **launch.scheduling, **launch.unmodelled, **launch.unresolved}
+        read = {
+            **launch.args,
+            **launch.scheduling,
+            **launch.unmodelled,
+            **launch.beside,
+            **launch.unresolved,
+        }
 
         assert launch.model_path == record["model"]
         assert not [each for each in launch.warnings if "no such flag" in each.text], record["id"]

@@ -132,7 +132,7 @@ def test_printed_values_are_not_resolved_twice(kvplan, tmp_path):
 
 
 def fuzz(kvplan, tmp_path, count: int, seed: int) -> float:
-    """Seconds of the slowest of many damaged logs."""
+    """Seconds of a core that the slowest of many damaged logs took."""
     chance = random.Random(seed)
     samples = [EXAMPLE.read_text(), TWO_RANKS, FAILED]
     path, slowest, compared = tmp_path / "server.log", 0.0, 0
@@ -141,9 +141,9 @@ def fuzz(kvplan, tmp_path, count: int, seed: int) -> float:
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         model = chance.choice([[], ["qwen3-8b"], ["granite-4.0-h-micro"], ["gemma-4-26b-a4b"]])
         model += chance.choice([[], ["--gpu", "h200"], ["--mem-fraction-static", "0.8"]])
-        started = time.perf_counter()
+        started = time.process_time()
         code, out, err = kvplan("log", path, *model, *(["--json"] if number % 2 else []))
-        slowest = max(slowest, time.perf_counter() - started)
+        slowest = max(slowest, time.process_time() - started)
 
         compared += code < 2
         assert code in (0, 1, 2), (number, code, err)
