@@ -48,25 +48,33 @@ def size_report(
     outcome = planned.outcome
     if isinstance(outcome, Plan):
         report = plan_report(outcome, contexts=contexts, all_ranks=all_ranks)
-        warnings += overrun_warnings(report["ledger"])
+        assumed, of_host = host_notes(outcome)
+        warnings += (*overrun_warnings(report["ledger"]), *of_host)
     else:
+        assumed = ()
         report = refusal_report(outcome)
     report["origins"] = [*memory_origins(planned), *report.get("origins", ())]
     report["warnings"] = [*outcome.resolved.warnings, *warnings]
-    report["assumed"] = list(planned.estimate.assumed)
+    report["assumed"] = [*planned.estimate.assumed, *assumed]
     report["not_modelled"] = [*outcome.resolved.not_modelled, *NEVER_MODELLED]
     report["ignored"] = list(ignored)
     return report
 
 
 def overrun_warnings(books: dict[str, Any]) -> tuple[str, ...]:
-    """The engine allocates more than it budgeted: it would run out of memory after the start."""
+    """The engine allocates more than it budgeted, or than the card has: it runs out of memory."""
     overrun, total = books["overrun_bytes"], books["total_bytes"]
-    if overrun * OVERRUN_SHARE < total:
+    if overrun * OVERRUN_SHARE >= total:
+        return (
+            f"the engine budgets {overrun / GIB:.1f} GiB less than these pools take:"
+            " lower --mem-fraction-static or cap --max-total-tokens",
+        )
+    left = books["entries"][-1]["bytes"]  # graphs and activations
+    if left >= 0:
         return ()
     return (
-        f"the engine budgets {overrun / GIB:.1f} GiB less than these pools take:"
-        " lower --mem-fraction-static or cap --max-total-tokens",
+        f"pools and tables take {-left / GIB:.1f} GiB more than the card has:"
+        " lower --mem-fraction-static, --context-length or --max-running-requests",
     )
 
 
