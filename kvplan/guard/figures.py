@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kvplan.sizing.capacity import capacity_at
-from kvplan.sizing.cell import target_terms
 from kvplan.sizing.ledger import ledger
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.units import GIB, MIB
@@ -119,23 +118,14 @@ def host_figures(plan: Plan) -> Figures:
     """The host tier: tokens of one rank, bytes of all ranks on the machine where they are known."""
     if not plan.resolved.hicache.enabled:
         return {}
+    from kvplan.sizing.host import rank_bytes
+
     found: Figures = {"host_tokens": min(stage.host[0].size for stage in plan.stages)}
-    sizes = [host_bytes(stage) for stage in plan.stages]
+    sizes = [rank_bytes(stage.stage, stage.host) for stage in plan.stages]
     known = [size for size in sizes if size is not None]
     if len(known) == len(sizes):
         found["host_bytes"] = max(known) * plan.resolved.hicache.ranks_per_host
     return found
-
-
-def host_bytes(stage: StagePlan) -> int | None:
-    """Host pools of one rank, index keys included; None where they are counted in pages alone."""
-    if any(not pool.bytes_per_token for pool in stage.host):
-        return None
-    total = sum(pool.num_bytes for pool in stage.host)
-    if stage.stage.model.indexer is not None:
-        keys = target_terms(stage.stage)[1]
-        total += stage.host[0].size * int(keys.num_bytes)
-    return total
 
 
 def shown(name: str, value: float) -> str:

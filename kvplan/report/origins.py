@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvplan.planner import Planned
+from kvplan.report.host import backup_report, least
 from kvplan.sizing.budget import Budget
 from kvplan.sizing.capacities import CompressedPools, HostPool, TwoPools
 from kvplan.sizing.plan import Plan, StagePlan
@@ -35,7 +36,8 @@ def size_origins(plan: Plan, stage: StagePlan) -> list[list[Any]]:
         *token_rows(plan, stage),
         ("max_running_requests_of_rank", plan.max_running_requests, running_formula(plan)),
         *row_rows(plan),
-        *(host_row(plan.resolved, pool) for pool in stage.host),
+        *(host_row(plan.resolved, least(plan, pool)) for pool in stage.host),
+        *(backup_row(pool) for pool in backup_report(plan, stage)),
     ]
     return [list(row) for row in rows]
 
@@ -183,3 +185,12 @@ def host_row(resolved: Resolved, pool: HostPool) -> Row:
     if hicache.size_gb > 0:
         how = f"its share of hicache_size {hicache.size_gb} GB / {pool.bytes_per_token:,} B"
     return f"host_{pool.pool}_slots", pool.size, f"{how}, whole pages and one more"
+
+
+def backup_row(pool: dict[str, Any]) -> Row:
+    """Slots for the KV of retracted requests."""
+    return (
+        f"backup_{pool['pool']}_slots",
+        pool["size"],
+        "a fifth of the device pool, or what one request needs, or as hicache flags say",
+    )

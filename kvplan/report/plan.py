@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kvplan.planner import Planned
+from kvplan.report.host import backup_report, host_notes, host_report
 from kvplan.report.origins import memory_origins, size_origins
 from kvplan.report.verdict import verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
@@ -100,9 +101,8 @@ def plan_report(
         },
         "ledger": ledger_report(ledger(plan, narrowest)),
         "origins": size_origins(plan, narrowest),
-        "host": [
-            msgspec.structs.asdict(pool) | {"bytes": pool.num_bytes} for pool in narrowest.host
-        ],
+        "host": host_report(plan, narrowest),
+        "retraction_backup": backup_report(plan, narrowest),
     }
     if all_ranks:
         report["stages"] = [stage_report(plan, stage) for stage in plan.stages]

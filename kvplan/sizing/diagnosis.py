@@ -8,6 +8,7 @@ import msgspec
 
 from kvplan.sizing.plan import NoStart, Plan
 from kvplan.sizing.replan import asked_fraction, replanned
+from kvplan.sizing.resolved import Resolved
 
 FRACTION_MILLIS = 999  # mem_fraction_static is searched in thousandths
 LEAST_CHUNK = 64
@@ -56,6 +57,9 @@ def cures(refused: NoStart) -> tuple[Cure, ...]:
 def knobs(refused: NoStart) -> Iterator[Knob]:
     """The flags that may start a launch, each with the direction that helps."""
     resolved, ranks = refused.resolved, refused.resolved.widths.attn_dp
+    if refused.shortage.what == "host memory":
+        yield from host_knobs(resolved)
+        return
     fraction = int(asked_fraction(resolved) * 1000)
     yield Knob("mem_fraction_static", fraction, FRACTION_MILLIS, divisor=1000)
     for field in ("max_running_requests", "max_mamba_cache_size"):
@@ -70,6 +74,15 @@ def knobs(refused: NoStart) -> Iterator[Knob]:
             current = round(getattr(resolved, field) * 100)
             last = HIGHEST_PERCENT[field] if refused.shortage.what in shorts else 1
             yield Knob(field, current, last, divisor=100)
+
+
+def host_knobs(resolved: Resolved) -> Iterator[Knob]:
+    """The flag that sizes the host tier, towards less of it."""
+    hicache = resolved.hicache
+    if hicache.size_gb > 0:
+        yield Knob("hicache_size", hicache.size_gb, 1)
+    elif hicache.ratio is not None:
+        yield Knob("hicache_ratio", round(hicache.ratio * 100), 1, divisor=100)
 
 
 def cure(refused: NoStart, knob: Knob) -> Cure | None:
@@ -92,7 +105,7 @@ def cure(refused: NoStart, knob: Knob) -> Cure | None:
 def nearest(current: int, last: int, works: Callable[[int], bool]) -> int | None:
     """A working position towards `last` whose neighbour towards `current` does not work.
 
-    Looks in growing strides up, by halving down: what works may stop working further on.
+    Looks in growing strides: what works may stop working further on.
     """
     inside = current
     for position in strides(current, last):
@@ -107,16 +120,17 @@ def nearest(current: int, last: int, works: Callable[[int], bool]) -> int | None
 
 
 def strides(current: int, last: int) -> Iterator[int]:
-    """Positions from next to `current` to `last`: ever longer strides up, halves down."""
-    if last > current:
-        stride = 1
-        while current + stride < last:
-            yield current + stride
-            stride *= 2
-        yield last
-    position = current
-    while last < position:
-        position = max(last, min(position - 1, (position + 1) // 2))
+    """Positions from next to `current` to `last`: ever longer strides; below its half, halves."""
+    position = last if last > current else max(last, current // 2)
+    way = 1 if last > current else -1
+    stride = 1
+    while stride < abs(position - current):
+        yield current + way * stride
+        stride *= 2
+    if position != current:
+        yield position
+    while position > last:
+        position = max(last, position // 2)
         yield position
 
 
@@ -140,6 +154,8 @@ def applies(refused: NoStart, field: str) -> bool:
 def last_resort(refused: NoStart) -> str:
     """What to do where no single flag starts the launch."""
     widths = refused.resolved.widths
+    if refused.shortage.what == "host memory":
+        return "no size of the host tier fits: free host memory, or run without the tier"
     if refused.memory.post_load_gib <= 0:
         doubled = widths.tp * 2
         return f"the weights alone do not fit: --tp-size {doubled}, more --pp-size, or fewer bits"

@@ -107,7 +107,22 @@ def plan_launch(
     if resolved.pool_refusal is not None:
         raise CombinationError(resolved.pool_refusal)
     planned = tuple(StagePlan(stage, pool, host_pools(stage, pool)) for stage, pool in stages)
+    for each in planned if resolved.hicache.host_free_bytes is not None else ():
+        lacking = host_shortage(each, needs.row_width)
+        if lacking is not None:
+            rank = each.stage.pp_rank
+            return NoStart(model, draft, gpu, resolved, needs, memory, rank, lacking)
     return Plan(model, draft, gpu, resolved, needs, memory, planned)
+
+
+def host_shortage(planned: StagePlan, row_width: int) -> Shortage | None:
+    """What the machine lacks for one stage's host pools; HiSparse's own are checked elsewhere."""
+    from kvplan.sizing import host
+
+    if planned.stage.resolved.hisparse is not None:
+        return None
+    pools = planned.host or host.backup_pools(planned.stage, planned.pool, row_width)
+    return host.host_shortage(planned.stage, pools)
 
 
 def host_pools(stage: Stage, pool: StagePool) -> tuple[HostPool, ...]:

@@ -50,6 +50,7 @@ class Hicache(msgspec.Struct, frozen=True, kw_only=True):
     host_free_bytes: int | None = None
     ranks_per_host: int = 1
     host_memory_fraction: float = 0.8
+    backs_up: bool = False  # a decode node's host pool, for the KV of retracted requests
 
 
 class Hisparse(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from kvplan.sizing.resolved import Hicache, KvRecipe
 CACHE_RATIO = 2.0
 BUFFER_RATIO = 1.2
 MXFP8_HOST_PAGE = 128
+SCALED_CACHES = ("mxfp8", "nvfp4", "fp4_mx_block16")
 
 OFF = Hicache()
 
@@ -18,17 +19,22 @@ OFF = Hicache()
 def hicache(launch: Launch, layout: Layout, radix: bool) -> tuple[Hicache, Origin]:
     """Host tier of a launch; CombinationError where the engine refuses it."""
     args = launch.args
-    if not args.enable_hierarchical_cache:
+    enabled, backs_up = bool(args.enable_hierarchical_cache), backs_up_retractions(launch, layout)
+    if not enabled and not backs_up:
         return OFF, Origin("default", "hicache", "off")
-    check_hicache(launch, layout, radix)
+    if enabled:
+        check_hicache(launch, layout, radix)
     buffer_only = args.hicache_host_memory_mode == "buffer_only"
     ratio, origin = args.hicache_ratio, GIVEN
-    if ratio is None:
+    if not enabled:
+        origin = Origin("default", "hicache", "off; a host pool for retracted requests")
+    elif ratio is None:
         ratio = BUFFER_RATIO if buffer_only else CACHE_RATIO
         if not args.hicache_size:
             origin = Origin("default", "hicache", "ratio {0}", (ratio,))
     return Hicache(
-        enabled=True,
+        enabled=enabled,
+        backs_up=backs_up,
         ratio=ratio,
         ratio_given=args.hicache_ratio is not None,
         size_gb=args.hicache_size or 0,
@@ -36,6 +42,30 @@ def hicache(launch: Launch, layout: Layout, radix: bool) -> tuple[Hicache, Origi
         ranks_per_host=max(1, layout.tp * layout.pp // (args.nnodes or 1)),
         host_memory_fraction=args.hicache_host_memory_fraction or OFF.host_memory_fraction,
     ), origin
+
+
+def backs_up_retractions(launch: Launch, layout: Layout) -> bool:
+    """Whether a decode node keeps the KV of retracted requests in a host pool.
+
+    The engine's choice where the launch makes none: plain K and V, on NVIDIA cards, without a
+    radix cache on the node.
+    """
+    args, model = launch.args, launch.model
+    asked = args.disaggregation_decode_retraction_backup
+    if args.disaggregation_mode != "decode" or asked in ("cpu_tensor", "none"):
+        return False
+    plain = not launch.mla and model.linear is None and model.compressed is None
+    plain = plain and model.sparse is None and args.kv_cache_dtype not in SCALED_CACHES
+    slides = model.sliding is not None and len(model.sliding.layers) == model.num_layers
+    if not plain or slides or (args.enable_unified_memory and model.sliding is not None):
+        return False
+    if asked == "host_pool":
+        return True
+    return (
+        launch.gpu.sm is not None
+        and layout.dcp == 1
+        and not args.disaggregation_decode_enable_radix_cache
+    )
 
 
 def check_hicache(launch: Launch, layout: Layout, radix: bool) -> None:
