@@ -116,14 +116,15 @@ class PairedAllocator(Allocator):
             refuse_open_unmapped(last_peer, prefix_lens, self.page_size)
         return last_peer
 
-    def has_room(self, first: Demand, second: Demand) -> bool:
-        """Whether both sides have the pages of an extend; only then are staged ones merged."""
-        if (
-            first.num_pages > self.first.free_list.num_free
-            or second.num_pages > self.second.free_list.num_free
-        ):
+    def has_room(self, first: Demand, second: Demand | None) -> bool:
+        """Whether both sides have the pages of an extend; only then are staged ones merged.
+
+        Without a demand the second side is left alone.
+        """
+        asked = [(self.first, first)] + ([(self.second, second)] if second else [])
+        if any(demand.num_pages > side.free_list.num_free for side, demand in asked):
             return False
-        return self.first.has_room_to_extend(first) and self.second.has_room_to_extend(second)
+        return all(side.has_room_to_extend(demand) for side, demand in asked)
 
     def verify_accounting(self) -> list[str]:
         found = [

@@ -98,11 +98,15 @@ class SlidingAllocator(PairedAllocator, TwoSidedAllocator):
         swa_tail_len: int,
     ) -> Tensor | None:
         self.full.refuse_last_loc(last_loc, prefix_lens)
-        swa_demand = Demand(1, swa_tail_len, ceil_div(swa_tail_len, self.page_size))
+        swa_demand = (
+            Demand(1, swa_tail_len, ceil_div(swa_tail_len, self.page_size))
+            if swa_tail_len
+            else None
+        )
         if not self.has_room(demand, swa_demand):
             return None
         slots = self.full.extend(prefix_lens, seq_lens, last_loc, demand)
-        if swa_tail_len:
+        if swa_demand:
             none = torch.zeros_like(seq_lens)
             swa_slots = self.swa.extend(none, none + swa_tail_len, none - 1, swa_demand)
             self.mapped(slots[-swa_tail_len:], swa_slots)

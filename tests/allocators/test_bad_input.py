@@ -24,7 +24,6 @@ from tests.allocators.refusing import (
     interleaved,
     paged,
     refused,
-    sliding,
     sparse,
     unified,
 )
@@ -250,47 +249,6 @@ def test_state_slots_of_a_shared_buffer_grow_with_it_alone():
     )
     states.resize(2)
     assert states.available_size() == states.size == 2
-    assert pool.verify_accounting() == []
-
-
-@pytest.mark.parametrize("build", [sliding, compressed, sparse])
-def test_a_table_once_registered_is_read_after_a_clear(build):
-    pool = build()
-    table = pool.table
-    slots = first_extend(pool, 6)
-    assert bool((table[slots] > 0).all())
-
-    pool.clear()
-    assert table is pool.table
-    assert table.tolist() == [0] * (len(table) - 1) + [-1]
-
-
-def test_a_buffer_takes_all_device_pages_of_a_request_that_grew_by_turns():
-    pool = sparse()
-    slots: list[int] = []
-    for _ in range(3):
-        # one token with a device slot opens each page, three without fill it
-        last = slots[-1:] or [-1]
-        length = len(slots)
-        slots += pool.alloc_extend(ids([length]), ids([length + 1]), ids(last)).tolist()
-        for _ in range(3):
-            slots += pool.alloc_decode(ids([len(slots) + 1]), ids(slots[-1:])).tolist()
-    assert pool.device_available_size() == 64 - 12
-
-    buffer = pool.alloc_device_buffer(ids(slots), 8)
-    assert buffer is not None
-    assert buffer.tolist() == list(range(4, 12))
-    assert not pool.to_device(ids(slots)).any()
-    assert pool.device_available_size() == 64 - 8
-    assert pool.verify_accounting() == []
-
-
-def test_a_buffer_of_part_of_a_page_unmaps_the_page():
-    pool = sparse()
-    slots = first_extend(pool, 4)
-
-    assert pool.alloc_device_buffer(slots[:2], 4) is not None
-    assert pool.to_device(slots).tolist() == [0, 0, 0, 0]
     assert pool.verify_accounting() == []
 
 
