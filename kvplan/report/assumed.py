@@ -56,5 +56,13 @@ def launch_notes(plan: Plan) -> Iterator[str]:
         yield "pipeline stages run one batch at a time: micro-batches are not modelled"
     if resolved.hicache.enabled:
         yield "the host tier is not modelled"
+    if resolved.hisparse is not None:
+        yield "HiSparse is replayed without its swaps: a request's tokens stay on the device"
+    if resolved.unified_memory:
+        yield "the unified pool is replayed as two pools of fixed size"
+    if resolved.kv_shards > 1:
+        yield f"one of {resolved.kv_shards} ranks that share the pages: its own tokens alone are replayed"
+    if resolved.request_ring is not None:
+        yield "the rings of the request rows are replayed as a sliding pool"
     if resolved.disaggregation_mode != "null":
         yield f"this {resolved.disaggregation_mode} node is replayed as one that serves both phases"
