@@ -29,6 +29,8 @@ def show_diff(report: dict[str, Any], out: Any) -> None:
             out,
             f"  A was recorded by kvplan {report['before']['kvplan']}; this version plans it otherwise",
         )
+    for warning in report["warnings"]:
+        line(out, f"  warning: {warning}", "yellow")
 
 
 Rows = Sequence[Sequence[str]]

@@ -25,6 +25,11 @@ def diff_report(before: Record, after: Record) -> dict[str, Any]:
         "resolved": list(resolved_rows(comparison)),
         "figures": [figure_report(pair) for pair in comparison.figures],
         "rules_changed": comparison.rules_changed,
+        "warnings": [
+            f"{name}: {printable(warning)}"
+            for name, each in (("A", before), ("B", after))
+            for warning in each.warnings
+        ],
     }
 
 

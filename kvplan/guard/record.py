@@ -42,6 +42,7 @@ class Record(msgspec.Struct, frozen=True):
     figures: Figures
     version: str
     problem: str | None = None  # why it does not start
+    warnings: tuple[str, ...] = ()  # what of a written launch is not in the plan
 
     @property
     def starts(self) -> bool:

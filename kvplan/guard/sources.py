@@ -24,6 +24,7 @@ YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 LOG_SUFFIXES = frozenset({".log", ".out", ".txt"})
 CHANGES = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 # fields by which a YAML file is known for a model or a plan; the engine's own configs have 'model'
+CONFIG_FIELDS = frozenset({"architectures", "model_type"})
 MODEL_FIELDS = frozenset({"architecture", "num_layers", "hidden_size"})
 PLAN_FIELDS = frozenset({"gpu", "server", "require", "launch", "launch_file"})
 
@@ -104,13 +105,15 @@ def is_file(path: Path) -> bool:
 
 
 def json_source(named: Named, path: Path, common: Common) -> Record | Plans:
-    """A lock file, a report of `kvplan size --json`, or a config.json."""
+    """A lock file, a report of `kvplan size --json`, a config.json, or what YAML says as JSON."""
     document = parse_json(read_text(path, MAX_BYTES), str(path))
     schema = document.data.get("schema") if isinstance(document.data, dict) else None
     if isinstance(schema, str) and schema.startswith("kvplan.lock/"):
         return chosen(named, locked_plans(document))
     if isinstance(schema, str) and schema.startswith("kvplan.size/"):
         return reported(named.text, document)
+    if isinstance(document.data, dict) and not CONFIG_FIELDS & document.data.keys():
+        return yaml_source(named, path, common)
     return planned(named, PlanFile(model=named.base), common)
 
 
@@ -189,7 +192,8 @@ def planned(
         raise InputError("no GPU is named", where=named.text, hint=hint)
     file = msgspec.structs.replace(file, gpu=gpu, model=file.model or common.model)
     asked = read_plan_file(file, document, path, overrides=named.overrides, folder=folder)
-    return record(named.text, asked.launch, planner.plan(asked.launch))
+    made = record(named.text, asked.launch, planner.plan(asked.launch))
+    return msgspec.structs.replace(made, warnings=asked.warnings)
 
 
 def chosen(named: Named, plans: dict[str, Record]) -> Record | Plans:

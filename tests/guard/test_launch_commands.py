@@ -47,18 +47,38 @@ def test_an_argument_that_no_plan_follows_is_accepted_by_every_command(kvplan, w
         code, out, err = kvplan(*argv)
 
         assert (code, err) == (0, ""), command
-        if name != "device" and command != "diff":
+        if name != "device":
             assert f"'{name}' " in out, command
 
 
 def test_an_unknown_flag_is_warned_of_with_the_nearest_name_by_every_command(kvplan, ways):
-    made = ways("sglang serve Qwen/Qwen3-8B --contxt-length 4096")
-    del made["diff"]
-    for command, argv in made.items():
+    for command, argv in ways("sglang serve Qwen/Qwen3-8B --contxt-length 4096").items():
         code, out, _ = kvplan(*argv)
 
         assert code == 0, command
         assert WARNED in " ".join(out.split()), command
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model-path": "Qwen/Qwen3-8B", "tp-size": 2},
+        {"tp_size": 2},
+        {"model": "qwen3-8b", "gpu": "h100", "server": {"tp_size": 2}},
+        {"kind": "Pod", "spec": {"containers": [
+            {"name": "a", "command": ["sglang", "serve", "Qwen/Qwen3-8B", "--tp", "2"]},
+        ]}},
+    ],
+)  # fmt: skip
+def test_a_launch_in_json_is_that_in_yaml(kvplan, tmp_path, content):
+    path = tmp_path / "launch.json"
+    path.write_text(json.dumps(content))
+    code, out, err = kvplan(
+        "diff", path, "qwen3-8b@h100,tp_size=2", "--model", "qwen3-8b", "--gpu", "h100"
+    )
+
+    assert (code, err) == (0, "")
+    assert "no figure moves" in out
 
 
 def test_flags_without_a_say_are_listed(kvplan):
