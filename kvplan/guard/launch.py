@@ -12,6 +12,7 @@ import msgspec
 from kvplan.errors import InputError, did_you_mean
 from kvplan.guard.dockerfile import read_dockerfile
 from kvplan.guard.server_arguments import Remark, ServerArguments, is_flag, read_arguments
+from kvplan.guard.server_environment import read_environment
 from kvplan.guard.servers import (
     Server,
     config_path,
@@ -149,8 +150,9 @@ def launch(server: Server, folder: Path) -> Launch:
 
 
 def from_arguments(server: Server, read: ServerArguments, remarks: list[Remark]) -> Launch:
-    """The launch value of the arguments of one server."""
-    args = dict(read.sizing)
+    """The launch value of the arguments of one server; a flag counts before a variable."""
+    around = read_environment(server.environment)
+    args = {**around.args, **read.sizing}
     return Launch(
         name=server.name,
         where=server.place,
@@ -158,9 +160,9 @@ def from_arguments(server: Server, read: ServerArguments, remarks: list[Remark])
         args=args,
         scheduling=read.scheduling,
         unmodelled=read.unmodelled,
-        beside=read.beside,
+        beside={**read.beside, **around.beside},
         ignored=read.ignored,
-        unresolved=read.unresolved,
-        places=read.places,
-        warnings=(*remarks, *read.warnings),
+        unresolved={**around.unresolved, **read.unresolved},
+        places={**around.places, **read.places},
+        warnings=(*remarks, *around.warnings, *read.warnings),
     )

@@ -28,7 +28,7 @@ class Knob(msgspec.Struct, frozen=True):
     value: Callable[[int], Any] = int
 
 
-def start_remedy(refused: NoStart) -> str:
+def start_remedy(refused: NoStart | Plan) -> str:
     """The first single flag that starts the launch, or what to do where none does."""
     found = cures(refused)
     return found[0].sentence() if found else last_resort(refused)

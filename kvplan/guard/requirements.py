@@ -11,8 +11,9 @@ from kvplan.guard.budget import Entry, RequestsAt
 from kvplan.guard.figures import Figures, figures
 from kvplan.guard.remedies import remedies, start_remedy
 from kvplan.planner import Launch
-from kvplan.report.verdict import verdict
+from kvplan.report.verdict import refusal, verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
+from kvplan.sizing.overcommitted import missing_bytes
 from kvplan.sizing.plan import NoStart, Plan
 from kvplan.units import GIB, MIB
 
@@ -98,11 +99,14 @@ def start_finding(entry: Entry, outcome: Plan | NoStart) -> Finding:
     wanted = entry.budget.require.starts
     where = entry.where("require", "starts")
     if isinstance(outcome, NoStart):
-        text = f"does not start: {outcome.shortage.problem}"
-        hint = start_remedy(outcome) if wanted else None
-        return Finding(requirement="starts", held=not wanted, text=text, where=where, hint=hint)
-    text = verdict(outcome, capacity_at(outcome, outcome.resolved.context_length))
-    return Finding(requirement="starts", held=wanted, text=text, where=where)
+        starts, text = False, refusal(outcome)
+    else:
+        missing = missing_bytes(outcome)
+        at_context = capacity_at(outcome, outcome.resolved.context_length)
+        starts, text = not missing, verdict(outcome, at_context, missing)
+    hint = start_remedy(outcome) if wanted and not starts else None
+    held = starts is wanted
+    return Finding(requirement="starts", held=held, text=text, where=where, hint=hint)
 
 
 def context_findings(sized: Sized) -> list[Finding]:

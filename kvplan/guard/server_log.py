@@ -100,7 +100,7 @@ def read_log(path: Path) -> ServerLog:
         with path.open("rb") as file:
             lines = (chunk.decode("utf-8", "replace") for chunk in chunks(file, str(path)))
             log = read_lines(lines, str(path))
-            truncated = file.tell() > MAX_BYTES
+            truncated = bool(file.read(1))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"cannot read: {reason}", where=str(path)) from None

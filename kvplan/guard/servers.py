@@ -11,6 +11,7 @@ import msgspec
 from kvplan.document import Document
 from kvplan.errors import InputError
 from kvplan.guard.dockerfile import ContainerCommand
+from kvplan.guard.server_environment import assignments, container_assignments
 from kvplan.guard.server_flags import Found, arguments, find
 from kvplan.guard.shell_values import NAME, Shell, Word
 from kvplan.guard.shell_words import read_commands
@@ -28,6 +29,8 @@ class Server(NamedTuple):
     place: str
     words: list[Word]
     positional_model: bool
+    environment: tuple[Word, ...] = ()
+    """NAME=value of what is set for it"""
 
 
 def script_servers(text: str, where: str, shell: Shell) -> list[Server]:
@@ -41,18 +44,26 @@ def container_servers(commands: list[ContainerCommand]) -> list[Server]:
     """Servers that containers launch; bare flags with a model belong to the image's entrypoint."""
     servers: list[Server] = []
     for command in commands:
-        found = list(servers_in(command.words, command.variables))
+        place = command.words[0].place if command.words else ""
+        outer = container_assignments(command.variables, place)
+        found = list(servers_in(command.words, command.variables, outer=outer))
         flags = [word.text.partition("=")[0] for word in command.words]
         if not found and flags and flags[0].startswith("-") and set(flags) & set(MODEL_FLAGS):
-            found = [Server("", command.words[0].place, list(command.words), False)]
+            found = [Server("", place, list(command.words), False, outer)]
         servers += [server._replace(name=command.name) for server in found]
     return servers
 
 
 def servers_in(
-    words: Sequence[Word], variables: dict[str, str], depth: int = 0
+    words: Sequence[Word],
+    variables: dict[str, str],
+    depth: int = 0,
+    outer: tuple[Word, ...] = (),
 ) -> Iterator[Server]:
-    """The server that a command launches, whatever wraps it; a script given as one word is read."""
+    """The server that a command launches, whatever wraps it; a script given as one word is read.
+
+    `outer` are the assignments that hold around the command.
+    """
     for index, word in enumerate(words):
         following = words[index + 1].text if index + 1 < len(words) else ""
         program = word.text.rpartition("/")[2]
@@ -61,21 +72,25 @@ def servers_in(
         if module or serve or word.text.endswith("sglang/launch_server.py"):
             behind = list(words[index + (2 if module or serve else 1) :])
             line = word.place.rsplit(":", 2)[1]
-            yield Server(f"line {line}", word.place, behind, serve)
+            environment = (*outer, *assignments(words[:index]))
+            yield Server(f"line {line}", word.place, behind, serve, environment)
             return
     if depth < MAX_NESTING:
+        outer = (*outer, *assignments(words))
         for word in words:
             if LAUNCH.search(word.text) and re.search(r"\s", word.text):
-                yield from nested(word, variables, depth)
+                yield from nested(word, variables, depth, outer)
 
 
-def nested(word: Word, variables: dict[str, str], depth: int) -> Iterator[Server]:
+def nested(
+    word: Word, variables: dict[str, str], depth: int, outer: tuple[Word, ...]
+) -> Iterator[Server]:
     """Servers of a script that is one word of a command, as in `bash -c "…"`."""
     unknown = {name for raw in word.unknown for name in NAME.findall(raw)}
     shell = Shell({name: value for name, value in variables.items() if name not in unknown})
     file, line, column = word.place.rsplit(":", 2)
     for command in read_commands(word.text, file, shell, line=int(line), column=int(column)):
-        yield from servers_in(command, variables, depth + 1)
+        yield from servers_in(command, variables, depth + 1, outer)
 
 
 def config_path(words: Sequence[Word]) -> Word | None:

@@ -40,6 +40,7 @@ class Shell:
     def __init__(self, variables: dict[str, str] | None = None) -> None:
         self.variables = {name: [value] for name, value in (variables or {}).items()}
         self.conditional: set[str] = set()
+        self.exported: dict[str, None] = {}
         self.unknown: list[str] = []
         self.notes: dict[str, int] = {}
         self.expanded = 0

@@ -11,6 +11,7 @@ BLANK = re.compile(r"(?:[ \t\r\v\f]|\\\n)+")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\s]*\])?(\+?)=", re.ASCII)
 REDIRECTION = re.compile(r"(?:[0-9]*|&)(<<<|<<-?|<>|<&|>&|>>|>\||<|>)(?!\()")
 HEREDOC_END = re.compile(r"[ \t]*(['\"\\]?)([\w.-]+)['\"]?")
+SERVER_VARIABLE = re.compile(r"SGLANG_[A-Z0-9_]+")
 DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
 OPENING = frozenset({"if", "while", "until", "for", "case", "select"})
 CLOSING = frozenset({"fi", "done", "esac"})
@@ -65,9 +66,22 @@ class Script(WordReader):
                 words += [self.shell.word(field, self.place(start)) for field in fields]
                 declares = bool(words) and words[0].text in DECLARING
         if words and not declares:
-            return words
+            return [*self.around(assigned, words[0].place), *words]
         self.keep(assigned)
+        if words and words[0].text == "export":
+            self.shell.exported |= dict.fromkeys([*assigned, *(word.text for word in words[1:])])
         return []
+
+    def around(self, assigned: dict[str, list[str]], place: str) -> list[Word]:
+        """SGLang's variables that hold for one command, as `env` would take them."""
+        held: dict[str, str] = {}
+        for name in self.shell.exported:
+            if SERVER_VARIABLE.fullmatch(name) and name in self.shell.variables:
+                held[name] = " ".join(self.variable(name, None, f"${name}"))
+        for name, value in assigned.items():
+            if SERVER_VARIABLE.fullmatch(name):
+                held[name] = " ".join(value)
+        return [self.shell.word(f"{name}={value}", place) for name, value in held.items()]
 
     def ended(self) -> bool:
         """Skip blanks and comments; whether the command ends here (its operator is consumed)."""

@@ -11,6 +11,8 @@ from kvplan.errors import InputError
 from kvplan.guard.figures import Figures, card_bytes, in_order
 from kvplan.guard.record import Record, resolved_values
 
+NO_START = "does not start: "
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """Whether the launch starts."""
@@ -75,7 +77,8 @@ def reported(name: str, document: Document) -> Record:
     except msgspec.ValidationError:
         raise InputError("the resolved arguments lack their origins", where=document.file) from None
     if report.pool is None:
-        return Record(name, None, resolved, {}, "", report.verdict.text)
+        problem = report.verdict.text.removeprefix(NO_START)
+        return Record(name, None, resolved, {}, "", problem)
     return Record(name, None, resolved, reported_figures(report, report.pool), "")
 
 

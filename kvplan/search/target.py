@@ -13,6 +13,8 @@ from kvplan.sizing.capacity import capacity_at, request_tokens, window_tokens
 from kvplan.sizing.plan import Plan
 from kvplan.units import GIB
 
+MOST_GIB = 1 << 20
+
 
 class Miss(msgspec.Struct, frozen=True):
     """What a plan falls short of, in words, and the share of it that it reaches."""
@@ -154,7 +156,10 @@ class FirstShortage:
 
 
 def check_target(target: Target) -> None:
-    """Refuse a target without a condition."""
+    """Refuse a target without a condition, or with one that is no memory size."""
+    headroom = target.headroom_gib
+    if headroom is not None and not 0 <= headroom <= MOST_GIB:
+        raise InputError(f"--headroom-gib {headroom:g} is no memory size in GiB")
     if not target.describe():
         raise InputError(
             "no target is named",

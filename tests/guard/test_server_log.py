@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
 
 import pytest
 
 from kvplan.errors import InputError
+from kvplan.guard import server_log
 from kvplan.guard.log_arguments import sizing_arguments
 from kvplan.guard.server_log import parse_log, read_log
 from tests.guard.log_writer import STYLES, published
@@ -236,6 +239,27 @@ def test_a_binary_file_and_a_missing_one_are_refused(tmp_path):
         read_log(path)
     with pytest.raises(InputError, match="no such file"):
         read_log(tmp_path / "none.log")
+
+
+def test_a_log_may_come_through_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(TWO_RANKS,))
+    writer.start()
+
+    log = read_log(pipe)
+    writer.join()
+
+    assert log.value("max_total_num_tokens") == 454112
+    assert not log.truncated
+
+
+def test_what_lies_beyond_the_limit_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "server.log"
+    path.write_text(TWO_RANKS + "x\n" * 9)
+    monkeypatch.setattr(server_log, "MAX_BYTES", len(TWO_RANKS))
+
+    assert read_log(path).truncated
 
 
 def test_a_long_log_is_read_quickly(tmp_path):

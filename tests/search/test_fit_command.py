@@ -93,6 +93,9 @@ def test_a_shipped_workload_or_a_file_is_served(kvplan, tmp_path):
         (("--workload", "no-such-workload"), "no-such-workload"),
         (("--tokens", "1", "--output", "fit.txt"), "no form is written for 'fit.txt'"),
         (("--tokens", "1", "--headroom-gib", "x"), "is not a valid float"),
+        (("--headroom-gib", "nan"), "--headroom-gib nan is no memory size"),
+        (("--headroom-gib", "inf"), "--headroom-gib inf is no memory size"),
+        (("--headroom-gib", "-1"), "--headroom-gib -1 is no memory size"),
         (("--tokens", "1", "--page-sise", "16"), "did you mean '--page-size'?"),
     ],
 )
