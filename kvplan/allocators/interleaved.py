@@ -208,7 +208,7 @@ class InterleavedAllocator(Allocator):
             foreign = free_list.ids()[free_list.ids() % self.shard_size != rank].tolist()
             found += [f"page {page} stands in the list of rank {rank}" for page in foreign]
         if not found and self.ledger is not None:
-            found += ledger_violations(pages, self.ledger)
+            found += ledger_violations(pages, self.ledger, in_group=self.group is not None)
         return found
 
     def _plan(

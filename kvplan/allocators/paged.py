@@ -216,7 +216,7 @@ class PagedAllocator(Allocator):
         pages = self.free_pages()
         found = list_violations(pages, 1, self.num_pages)
         if not found and self.ledger is not None:
-            found += ledger_violations(pages, self.ledger)
+            found += ledger_violations(pages, self.ledger, in_group=self.group is not None)
         return found
 
     def _start(self, num_pages: int) -> None:
@@ -263,11 +263,14 @@ def list_violations(pages: Tensor, first_page: int, num_pages: int) -> list[str]
     ]
 
 
-def ledger_violations(pages: Tensor, ledger: Ledger) -> list[str]:
-    """Where a free list and its ledger tell different stories."""
+def ledger_violations(pages: Tensor, ledger: Ledger, *, in_group: bool = False) -> list[str]:
+    """Where a free list and its ledger tell different stories; pages leave in an open group alone."""
     held = pages[ledger.state_of(pages) != FREE].tolist()
     found = [f"page {page} is free and handed out at once" for page in held]
     lost = ledger.count(FREE) - (pages.numel() - len(held))
     if lost:
         found.append(f"{lost} pages are neither free nor handed out")
+    leaving = ledger.count(SLOTS_LEAVING) + ledger.count(PAGES_LEAVING)
+    if leaving and not in_group:
+        found.append(f"{leaving} pages left with a free group and never came back")
     return found
