@@ -12,34 +12,33 @@ COLORS = ("cyan", "blue", "green", "magenta", "yellow", "red", "white")
 
 def show_size(report: dict[str, Any], out: Any) -> None:
     """Print one report of a plan or a refusal to a rich console."""
-    if not report["verdict"]["starts"]:
-        show_refusal(report, out)
-        return
-    out.print(report["verdict"]["text"], style="bold green")
-    out.print()
-    show_bar(report["ledger"], out)
-    show_limits(report, out)
-    out.print()
-    out.print(ledger_table(report["ledger"]))
-    show_host(report, out)
-    show_stages(report, out)
+    starts = report["verdict"]["starts"]
+    out.print(report["verdict"]["text"], style="bold green" if starts else "bold red")
+    if not starts:
+        show_cures(report, out)
+    if "pool" in report:
+        out.print()
+        show_bar(report["ledger"], out)
+        show_limits(report, out)
+        out.print()
+        out.print(ledger_table(report["ledger"]))
+        show_host(report, out)
+        show_stages(report, out)
     show_notes(report, out)
 
 
-def show_refusal(report: dict[str, Any], out: Any) -> None:
-    """Why it does not start, and the value of each flag that would start it."""
-    out.print(f"does not start: {report['verdict']['text']}", style="bold red")
-    shortage = report["shortage"]
-    if shortage["stage"]:
+def show_cures(report: dict[str, Any], out: Any) -> None:
+    """Where it is short, and the value of each flag that would start it."""
+    shortage = report.get("shortage", {})
+    if shortage.get("stage"):
         out.print(f"  on pipeline stage {shortage['stage']}")
-    if shortage["engine_suggests_mem_fraction_static"] is not None:
+    if shortage.get("engine_suggests_mem_fraction_static") is not None:
         fraction = shortage["engine_suggests_mem_fraction_static"]
         out.print(f"  the engine would say: raise --mem-fraction-static above {fraction:.3f}")
     for cure in report["cures"]:
         out.print(f"  try {cure['text']}")
     if report["otherwise"]:
         out.print(f"  {report['otherwise']}")
-    show_notes(report, out)
 
 
 def show_bar(ledger: dict[str, Any], out: Any) -> None:

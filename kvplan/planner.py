@@ -49,14 +49,25 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The outcome, and what it rests on."""
+    """The outcome, what it rests on, and what was asked for."""
 
     outcome: Plan | NoStart
     estimate: MemoryEstimate
+    launch: Launch
 
     @property
     def starts(self) -> bool:
-        return isinstance(self.outcome, Plan)
+        """Whether the engine sizes its pools and the card holds them."""
+        return isinstance(self.outcome, Plan) and not self.missing_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """What pools and tables of a plan take beyond the card."""
+        if isinstance(self.outcome, NoStart):
+            return 0
+        from kvplan.sizing.overcommitted import missing_bytes
+
+        return missing_bytes(self.outcome)
 
 
 def read_inputs(
@@ -147,7 +158,7 @@ def plan(launch: Launch) -> Planned:
         loads_draft=algorithm in PRICED_LIKE_EAGLE | BLOCK_DRAFTS,
     )
     outcome = plan_launch(launch.model, launch.gpu, resolved, estimate.memory, launch.draft)
-    return Planned(outcome, estimate)
+    return Planned(outcome, estimate, launch)
 
 
 def served(model: ModelSpec, args: ServerArgs) -> ModelSpec:

@@ -9,7 +9,7 @@ import msgspec
 from kvplan.planner import Planned
 from kvplan.report.host import backup_report, host_notes, host_report
 from kvplan.report.origins import memory_origins, size_origins
-from kvplan.report.verdict import verdict
+from kvplan.report.verdict import refusal, verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.ledger import Ledger, ledger
 from kvplan.sizing.limits import Limit, request_limits, token_limits
@@ -49,11 +49,13 @@ def size_report(
     outcome = planned.outcome
     if isinstance(outcome, Plan):
         report = plan_report(outcome, contexts=contexts, all_ranks=all_ranks)
+        if planned.missing_bytes:
+            report |= overcommitted_report(outcome, planned.missing_bytes)
         assumed, of_host = host_notes(outcome)
         warnings += (*overrun_warnings(report["ledger"]), *of_host)
     else:
         assumed = ()
-        report = refusal_report(outcome)
+        report = refusal_report(planned, outcome)
     report["origins"] = [*memory_origins(planned), *report.get("origins", ())]
     report["warnings"] = [*outcome.resolved.warnings, *warnings]
     report["assumed"] = [*planned.estimate.assumed, *assumed]
@@ -63,19 +65,13 @@ def size_report(
 
 
 def overrun_warnings(books: dict[str, Any]) -> tuple[str, ...]:
-    """The engine allocates more than it budgeted, or than the card has: it runs out of memory."""
+    """The engine allocates more than it budgeted: its graphs get less than it believes."""
     overrun, total = books["overrun_bytes"], books["total_bytes"]
-    if overrun * OVERRUN_SHARE >= total:
-        return (
-            f"the engine budgets {overrun / GIB:.1f} GiB less than these pools take:"
-            " lower --mem-fraction-static or cap --max-total-tokens",
-        )
-    left = books["entries"][-1]["bytes"]  # graphs and activations
-    if left >= 0:
+    if overrun * OVERRUN_SHARE < total:
         return ()
     return (
-        f"pools and tables take {-left / GIB:.1f} GiB more than the card has:"
-        " lower --mem-fraction-static, --context-length or --max-running-requests",
+        f"the engine budgets {overrun / GIB:.1f} GiB less than these pools take:"
+        " lower --mem-fraction-static or cap --max-total-tokens",
     )
 
 
@@ -109,15 +105,28 @@ def plan_report(
     return report
 
 
-def refusal_report(refused: NoStart) -> dict[str, Any]:
-    """A launch that does not start: what is short, and each flag's value that would start it."""
+def overcommitted_report(plan: Plan, missing_bytes: int) -> dict[str, Any]:
+    """A plan that the card cannot hold: the engine sizes it, and runs out of memory."""
     from kvplan.sizing.diagnosis import cures, last_resort
+
+    found = cures(plan)
+    text = verdict(plan, capacity_at(plan, plan.resolved.context_length), missing_bytes)
+    return {
+        "verdict": {"starts": False, "text": text},
+        "cures": [msgspec.structs.asdict(cure) | {"text": cure.sentence()} for cure in found],
+        "otherwise": None if found else last_resort(plan),
+    }
+
+
+def refusal_report(planned: Planned, refused: NoStart) -> dict[str, Any]:
+    """A launch that does not start: what is short, and each flag's value that would start it."""
+    from kvplan.sizing.diagnosis import cures
 
     found = cures(refused)
     shortage = refused.shortage
     return {
         **launch_report(refused),
-        "verdict": {"starts": False, "text": shortage.problem},
+        "verdict": {"starts": False, "text": refusal(refused)},
         "shortage": {
             "what": shortage.what,
             "stage": refused.pp_rank,
@@ -126,8 +135,17 @@ def refusal_report(refused: NoStart) -> dict[str, Any]:
             "engine_suggests_mem_fraction_static": shortage.engine_fraction,
         },
         "cures": [msgspec.structs.asdict(cure) | {"text": cure.sentence()} for cure in found],
-        "otherwise": None if found else last_resort(refused),
+        "otherwise": None if found else otherwise(planned, refused),
     }
+
+
+def otherwise(planned: Planned, refused: NoStart) -> str:
+    """What to do where no single flag starts the launch: more ranks, if these would."""
+    from kvplan.sizing.diagnosis import last_resort
+    from kvplan.wider import wider
+
+    width = None if refused.shortage.what == "host memory" else wider(planned.launch)
+    return last_resort(refused) if width is None else f"no value of one flag starts this: {width}"
 
 
 def launch_report(plan: Plan | NoStart) -> dict[str, Any]:

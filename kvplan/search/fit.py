@@ -13,6 +13,7 @@ from kvplan.search.boundary import edge_holding, first_holding, last_holding
 from kvplan.search.knobs import Goal, Knob
 from kvplan.search.target import Miss, Target
 from kvplan.sizing.plan import NoStart, Plan
+from kvplan.units import GIB
 
 CHEAP_POINTS = 1024  # sizings that a search may spend on looking around
 COSTLY_POINTS = 33  # replays likewise, until the first that fails
@@ -113,13 +114,17 @@ def tried(knob: Knob, launch: Launch, target: Target, value: Any) -> Trial:
 
 
 def outcome_of(launch: Launch) -> Plan | Miss:
-    """The plan, or the refusal in words."""
+    """The plan, or why there is none in words."""
     try:
-        outcome = plan(launch).outcome
+        planned = plan(launch)
     except KvplanError as error:
         return Miss(f"refused: {error.problem}", REFUSED)
+    outcome, missing = planned.outcome, planned.missing_bytes
     if isinstance(outcome, NoStart):
         return Miss(outcome.shortage.problem, NO_START + outcome.shortage.have_bytes / FAR_BYTES)
+    if missing:
+        text = f"pools and tables take {missing / GIB:.2f} GiB more than the card has"
+        return Miss(text, NO_START - missing / FAR_BYTES)
     return outcome
 
 

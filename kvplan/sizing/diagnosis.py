@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import msgspec
 
+from kvplan.sizing.overcommitted import missing_bytes
 from kvplan.sizing.plan import NoStart, Plan
 from kvplan.sizing.replan import asked_fraction, replanned
 from kvplan.sizing.resolved import Resolved
@@ -48,10 +50,23 @@ class Knob(msgspec.Struct, frozen=True):
         return number / self.divisor if self.divisor > 1 else number
 
 
-def cures(refused: NoStart) -> tuple[Cure, ...]:
-    """The smallest change of each flag that starts the launch; empty where none does alone."""
-    found = (cure(refused, knob) for knob in knobs(refused))
+def cures(refused: NoStart | Plan) -> tuple[Cure, ...]:
+    """The smallest change of each flag that starts the launch; empty where none does alone.
+
+    A plan is one whose pools and tables the card cannot hold.
+    """
+    moves = knobs(refused) if isinstance(refused, NoStart) else smaller_knobs(refused)
+    found = (cure(refused, knob) for knob in moves)
     return tuple(each for each in found if each is not None)
+
+
+def smaller_knobs(plan: Plan) -> Iterator[Knob]:
+    """The flags that make pools and request rows smaller."""
+    resolved = plan.resolved
+    fraction = math.ceil(asked_fraction(resolved) * 1000)
+    yield Knob("mem_fraction_static", fraction, 1, divisor=1000)
+    yield Knob("max_running_requests", plan.max_running_requests * resolved.widths.attn_dp, 1)
+    yield Knob("context_length", resolved.context_length, 1)
 
 
 def knobs(refused: NoStart) -> Iterator[Knob]:
@@ -85,11 +100,12 @@ def host_knobs(resolved: Resolved) -> Iterator[Knob]:
         yield Knob("hicache_ratio", round(hicache.ratio * 100), 1, divisor=100)
 
 
-def cure(refused: NoStart, knob: Knob) -> Cure | None:
+def cure(refused: NoStart | Plan, knob: Knob) -> Cure | None:
     """The step nearest to the current one that starts, whose neighbour on the way does not."""
 
     def plan_at(position: int) -> Plan | None:
-        return replanned(refused, **{knob.field: knob.value(position)})
+        plan = replanned(refused, **{knob.field: knob.value(position)})
+        return None if plan is None or missing_bytes(plan) else plan
 
     position = nearest(knob.current, knob.last, lambda at: plan_at(at) is not None)
     plan = None if position is None else plan_at(position)
@@ -151,12 +167,10 @@ def applies(refused: NoStart, field: str) -> bool:
     return refused.model.sliding is not None or refused.model.compressed is not None
 
 
-def last_resort(refused: NoStart) -> str:
+def last_resort(refused: NoStart | Plan) -> str:
     """What to do where no single flag starts the launch."""
-    widths = refused.resolved.widths
-    if refused.shortage.what == "host memory":
+    if isinstance(refused, NoStart) and refused.shortage.what == "host memory":
         return "no size of the host tier fits: free host memory, or run without the tier"
     if refused.memory.post_load_gib <= 0:
-        doubled = widths.tp * 2
-        return f"the weights alone do not fit: --tp-size {doubled}, more --pp-size, or fewer bits"
+        return "the weights alone do not fit: a larger --tp-size or --pp-size, or fewer bits"
     return "no value of one flag starts this: use a larger --tp-size, or a GPU with more memory"

@@ -69,6 +69,11 @@ class Ledger(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     overrun_bytes: int  # pool tensors beyond what the engine budgeted for them
 
+    @property
+    def left_bytes(self) -> int:
+        """What stays for graphs and activations; below 0 the card cannot hold the rest."""
+        return self.entries[-1].num_bytes
+
     def bytes_of(self, name: str) -> int:
         """Bytes of one entry; 0 where the launch has none."""
         return sum(entry.num_bytes for entry in self.entries if entry.name == name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kvplan.sizing.overcommitted import missing_bytes
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.replan import asked_fraction, replanned
 from kvplan.units import GIB
@@ -79,7 +80,7 @@ def token_remedies(plan: Plan) -> tuple[Remedy, ...]:
     return tuple(
         Remedy(flag, other.tokens)
         for flag, other in found
-        if other is not None and other.tokens > plan.tokens
+        if other is not None and other.tokens > plan.tokens and not missing_bytes(other)
     )
 
 
@@ -112,5 +113,7 @@ def request_remedies(plan: Plan, bound: str) -> tuple[Remedy, ...]:
         field, number = "max_running_requests", 2 * plan.max_running_requests * ranks
     other = replanned(plan, **{field: number})
     if other is None or other.max_running_requests <= plan.max_running_requests:
+        return ()
+    if missing_bytes(other):
         return ()
     return (Remedy(f"--{field.replace('_', '-')} {number}", other.max_running_requests),)

@@ -81,7 +81,7 @@ def size_state(stage: Stage, rest_gib: float) -> StatePool | Shortage:
             snapshots = slots
         rest_gib -= slot_bytes * (snapshots + 1) * draft_tokens / GIB
     if slots <= 0:
-        return too_little_state(slots, slot_bytes, rest_gib)
+        return too_little_state(slot_bytes, rest_gib)
     return StatePool(
         slots=slots,
         slot_bytes=slot_bytes,
@@ -105,13 +105,14 @@ def slots_of_ratio(
     return int((budget - slot_bytes) // slot_bytes)
 
 
-def too_little_state(slots: int, slot_bytes: int, rest_gib: float) -> Shortage:
+def too_little_state(slot_bytes: int, rest_gib: float) -> Shortage:
+    """Not one slot fits, or the weights leave nothing for state and KV together."""
+    problem = f"no state slot of {slot_bytes / MIB:.2f} MiB fits {rest_gib:.2f} GiB"
+    if rest_gib <= 0:
+        problem = f"the weights leave {rest_gib:.2f} GiB for state and KV"
     return Shortage(
         what="state",
-        problem=(
-            f"no state slot fits: {slots} slots of {slot_bytes / MIB:.2f} MiB"
-            f" from {rest_gib:.2f} GiB"
-        ),
+        problem=problem,
         have_bytes=int(rest_gib * GIB),
         need_bytes=2 * slot_bytes,
         raise_flags=("--mem-fraction-static",),

@@ -48,7 +48,12 @@ def kv_heads_per_rank(total: int, attn_tp: int, dcp: int = 1) -> int:
 def stage_range(
     num_layers: int, pp_rank: int, pp_size: int, partition: Sequence[int] | None = None
 ) -> range:
-    """Layer ids of one pipeline stage; the last stages take one more when it does not divide."""
+    """Layer ids of one pipeline stage; the last stages take one more when it does not divide.
+
+    Without pipeline parallelism a partition has no say.
+    """
+    if pp_size == 1:
+        return range(num_layers)
     if pp_size > num_layers:
         raise CombinationError(
             f"{pp_size} pipeline stages for {num_layers} layers leave some without any",

@@ -75,6 +75,7 @@ def test_the_last_stages_take_the_rest():
     assert stage_range(93, 1, 2) == range(46, 93)
     assert [len(stage_range(56, rank, 3)) for rank in range(3)] == [18, 19, 19]
     assert stage_range(61, 1, 2, (30, 31)) == range(30, 61)
+    assert stage_range(61, 0, 1, (30, 31)) == range(61)
 
 
 @pytest.mark.parametrize("partition", [(30, 30), (61,), (62, -1)])
