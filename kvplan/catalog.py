@@ -100,9 +100,10 @@ def load_config(
             "no config.json in this folder", where=str(path), hint="name the YAML file itself"
         )
     stem = folder.resolve().name if file.name == "config.json" else file.stem
+    stem = printable(Path(stem))  # file names need not be text
     return import_model(
         load_json(file),
-        Origin(name=name or stem or "model", hf_id=hf_id, source=source or str(file)),
+        Origin(name=name or stem or "model", hf_id=hf_id, source=source or printable(file)),
         num_params=num_params,
         total_bytes=total_bytes,
         weight_bits=weight_bits,
@@ -162,6 +163,11 @@ def unknown(kind: Kind, name: str) -> InputError:
     if hint.startswith("one of") and kind == "model":
         hint = "`kvplan presets list` shows all; a YAML file, a config.json or its folder works too"
     return InputError(f"unknown {kind} '{name}'", hint=hint)
+
+
+def printable(path: Path) -> str:
+    """A path as text that can be written anywhere."""
+    return str(path).encode("utf-8", "replace").decode("utf-8")
 
 
 def is_folder(path: Path) -> bool:

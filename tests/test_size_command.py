@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,22 @@ def test_algorithms_are_read_in_any_case(kvplan, spelling):
     code, out, _ = kvplan(*argv, "--set", f"speculative_algorithm={spelling}")
 
     assert (code, out) == (0, flag)
+
+
+def test_a_request_longer_than_the_context_never_fits(kvplan):
+    argv = ("size", "llama-3.1-8b", "--gpu", "h100", "--context", "200000", "--json")
+    asked = json.loads(kvplan(*argv)[1])["capacity"][-1]
+
+    assert asked == {"context_tokens": 200_000, "requests": 0, "bound_by": "context length"}
+
+
+def test_a_folder_whose_name_is_no_text_is_sized(kvplan, tmp_path: Path, shared: Path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/mod\xff"))
+    folder.mkdir()
+    facts = json.loads((shared / "facts" / "models" / "qwen3-8b.json").read_text())
+    (folder / "config.json").write_text(json.dumps(facts["config"]))
+
+    code, out, err = kvplan("size", folder, "--gpu", "h100", "--weights-gib", "16", "--json")
+
+    assert (code, err) == (0, "")
+    assert json.loads(out)["model"]["name"] == "mod?"

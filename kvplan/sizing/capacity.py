@@ -45,6 +45,8 @@ def window_tokens(plan: Plan, context_tokens: int) -> int:
 def capacity_at(plan: Plan, context_tokens: int) -> Capacity:
     """Requests that can each hold `context_tokens` tokens at once, on one DP rank."""
     bounds = [("running requests", plan.max_running_requests)]
+    if context_tokens > plan.resolved.context_length:
+        bounds.append(("context length", 0))
     for planned in plan.stages:
         bounds.extend(stage_bounds(plan, planned, context_tokens))
     name, requests = min(bounds, key=lambda bound: bound[1])
