@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kvplan.selftest import Comparison, has_torch, run, tally
+from kvplan.extras import TORCH_HINT, has_torch
+from kvplan.selftest import Comparison, run, tally
 
 from .render import console, table, write_json
 
@@ -65,4 +66,4 @@ def show(
         for line in comparison.differences:
             out.print(f"  {line}")
     if shipped and not has_torch():
-        out.print("records of pools and allocators need torch: pip install 'kvplan-pools[gpu]'")
+        out.print(f"records of pools and allocators need torch: {TORCH_HINT}")

@@ -13,7 +13,7 @@ from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.allocators.slots import StateSlotAllocator
 from kvplan.allocators.sparse import SparseAllocator
 from kvplan.allocators.token import TokenAllocator
-from kvplan.errors import InputError, did_you_mean
+from kvplan.errors import InputError, PoolError, did_you_mean
 from kvplan.pools.rows import RequestRows
 from kvplan.pools.storage import open_storage
 
@@ -50,7 +50,11 @@ def replay_trace(
     differences: list[str] = []
     before: Op = AFTER[kind](pool)
     for index, op in enumerate(trace["ops"]):
-        answer = APPLY[known(op["op"], APPLY, "operation")](pool, op)
+        apply = APPLY[known(op["op"], APPLY, "operation")]
+        try:
+            answer = apply(pool, op)
+        except PoolError as error:
+            return [*differences, f"op {index} ({op['op']}): refused, {error}"]
         after = AFTER[kind](pool)
         recorded = op["after"]
         if index == len(trace["ops"]) - 1 and "swa_available" in after:

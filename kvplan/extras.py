@@ -9,7 +9,14 @@ from kvplan.errors import MissingExtra
 TORCH_HINT = "pip install 'kvplan-pools[gpu]'"
 
 
-def require_torch(what: str) -> None:
-    """MissingExtra where torch is not installed; it is looked for, not imported."""
-    if find_spec("torch") is None:
-        raise MissingExtra(f"{what} needs torch, which is not installed", hint=TORCH_HINT)
+def has_torch() -> bool:
+    """Whether torch is installed; it is looked for, not imported."""
+    return find_spec("torch") is not None
+
+
+def require_torch(what: str, *, where: str | None = None) -> None:
+    """MissingExtra where torch is not installed."""
+    if not has_torch():
+        raise MissingExtra(
+            f"{what} needs torch, which is not installed", where=where, hint=TORCH_HINT
+        )

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvplan.errors import InputError, MissingExtra
+from msgspec import MsgspecError
+
+from kvplan.errors import InputError, KvplanError
+from kvplan.extras import has_torch, require_torch
 
 Record = dict[str, Any]
 SHIPPED = Path(__file__).parent / "data" / "selftest.jsonl.gz"
 GZIP_MAGIC = b"\x1f\x8b"
+# what values of another type or size than recorded ones end in
+DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MsgspecError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class Comparison(NamedTuple):
@@ -122,11 +134,6 @@ KINDS = (
 )
 
 
-def has_torch() -> bool:
-    """Whether torch can be imported; asked without importing it."""
-    return importlib.util.find_spec("torch") is not None
-
-
 def run(files: Iterable[Path]) -> Iterator[Comparison]:
     """Compare every record of the files, or of the shipped subset without any.
 
@@ -134,25 +141,24 @@ def run(files: Iterable[Path]) -> Iterator[Comparison]:
     """
     files = tuple(files)
     for file in files or (SHIPPED,):
-        for index, record in enumerate(read_records(file)):
-            kind = kind_of(record, f"{file}:{index + 1}")
+        for number, record in read_records(file):
+            where = f"{file}:{number}"
+            kind = kind_of(record, where)
             if kind.needs_torch and not has_torch():
                 if not files:
                     continue
-                raise MissingExtra(
-                    f"{kind.name} records need torch",
-                    where=str(file),
-                    hint="pip install 'kvplan-pools[gpu]'",
-                )
-            yield compare_record(kind, record, f"{file.name}:{index + 1}")
+                require_torch(f"the {kind.name} record", where=where)
+            yield compare_record(kind, record, where)
 
 
 def compare_record(kind: Kind, record: Record, where: str) -> Comparison:
     """One record; a damaged one is refused by its line."""
-    name = record.get("id") or record.get("case", {}).get("id") or where
     try:
-        return Comparison(kind.family(record), name, kind.compare(record))
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        name = record.get("id") or record.get("case", {}).get("id") or Path(where).name
+        return Comparison(kind.family(record), str(name), kind.compare(record))
+    except KvplanError as error:
+        raise InputError(str(error), where=where, hint=error.hint) from None
+    except DAMAGE as error:
         raise InputError(
             f"not a whole {kind.name} record: {type(error).__name__} {error}", where=where
         ) from None
@@ -171,8 +177,8 @@ def kind_of(record: Any, where: str) -> Kind:
     )
 
 
-def read_records(file: Path) -> Iterator[Record]:
-    """One JSON object a line, gzipped or plain; tensors find their cases beside them."""
+def read_records(file: Path) -> Iterator[tuple[int, Record]]:
+    """Line number and JSON object of each line, gzipped or plain; tensors find their cases beside them."""
     try:
         raw = file.read_bytes()
         text = gzip.decompress(raw) if raw[:2] == GZIP_MAGIC else raw
@@ -195,13 +201,13 @@ def read_records(file: Path) -> Iterator[Record]:
                     hint="keep pools.jsonl beside the sizing files that it refers to",
                 )
             record["case"] = cases[record["id"]]
-        yield record
+        yield number, record
 
 
 def sizing_cases(folder: Path) -> dict[str, Record]:
     """Cases of every sizing file in a folder, by id."""
     records = (
-        record for file in sorted(folder.glob("sizing*.jsonl")) for record in read_records(file)
+        record for file in sorted(folder.glob("sizing*.jsonl")) for _, record in read_records(file)
     )
     return {record["case"]["id"]: record["case"] for record in records}
 

@@ -41,7 +41,7 @@ def test_a_table_within_the_limit_has_all_rows(kvplan: Run):
     assert code == 0
     assert len(rows) == 60
     assert sum(row.startswith("*") for row in rows) == 3
-    assert sum("no_memory" in row and "no state slot fits" in row for row in rows) == 15
+    assert sum("no_memory" in row and "for state and KV" in row for row in rows) == 15
 
 
 def test_json_is_printed_alone_and_quiet_prints_the_verdict_alone(kvplan: Run):
