@@ -6,17 +6,17 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from kvplan.planner import plan
+from kvplan.planner import Planned, plan
 from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.run import ReplayOptions
 from kvplan.replay.settings import launch_choices, not_modelled
-from kvplan.replay.trace import Session, Traced
+from kvplan.replay.trace import Session, Traced, rank_here
 from kvplan.replay.trace import trace as replay_file
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.report.assumed import assumed
 from kvplan.report.replay import trace_report
-from kvplan.sizing.plan import NoStart
+from kvplan.sizing.plan import Plan
 
 from . import launch_options as options
 from . import trace_options as own
@@ -101,9 +101,9 @@ def trace(
     interval = asked.launch.args.mamba_track_interval
     choices = launch_choices(asked.scheduling, accept_len, interval)
     planned = plan(asked.launch)
-    if isinstance(planned.outcome, NoStart):
-        print(f"does not start: {planned.outcome.shortage.problem}")
-        raise typer.Exit(1)
+    if not planned.starts:
+        refuse(planned, json=json, output=output, quiet=quiet, color=not no_color)
+    assert isinstance(planned.outcome, Plan)
     replay_options = ReplayOptions(assumptions=assumptions, choices=choices, limit=limit)
     with stoppable() as stop, screen(live, color=not no_color) as watching:
         session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
@@ -127,6 +127,29 @@ def trace(
     if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
+
+
+def refuse(
+    planned: Planned, *, json: bool, output: Path | None, quiet: bool, color: bool
+) -> NoReturn:
+    """The answer for a launch that does not start; the first of several ranks gives it."""
+    if rank_here():
+        raise typer.Exit(0)
+    from kvplan.report.replay_refusal import refusal_report
+
+    report = refusal_report(planned)
+    if output is not None and output.suffix == ".json":
+        write_file(output, json_text(report), suffixes=own.OUTPUTS)
+    if json:
+        write_json(report)
+    else:
+        out = console(color=color)
+        out.print(report["verdict"]["text"], style="bold red")
+        if not quiet:
+            from .size_view import show_cures
+
+            show_cures(report, out)
+    raise typer.Exit(1)
 
 
 def leave(outcome: Outcome) -> NoReturn:

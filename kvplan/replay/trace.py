@@ -76,7 +76,7 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
 
     TraceError where the file cannot be replayed; DeviceError where the pools cannot be built.
     """
-    if pools is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if pools is None and ranks_here() > 1:
         pools = PoolOptions()  # several ranks have something to agree on over pools alone
     if pools is not None and pools.device == INTERPRETED and "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded
@@ -91,6 +91,16 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
     else:
         outcome = pool_engine("run").trace_pools(session, workload, pools, watch)
     return Traced(outcome, watch.summary(workload), hashed)
+
+
+def ranks_here() -> int:
+    """How many processes torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank_here() -> int:
+    """Which of them this one is."""
+    return int(os.environ["RANK"]) if ranks_here() > 1 else 0
 
 
 def trace_counts(session: Session, requests: Iterable[Request], total: int) -> Outcome:

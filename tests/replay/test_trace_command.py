@@ -208,11 +208,28 @@ def test_a_broken_workload_is_refused_and_nothing_is_written(kvplan, tmp_path, n
     assert sorted(tmp_path.iterdir()) == [file]
 
 
-def test_a_launch_that_does_not_start_has_nothing_to_replay(kvplan):
-    code, out, _ = kvplan("trace", "llama-3.1-405b", "--gpu", "h100", "--workload", "chat")
+UNSTARTED = [
+    ("llama-3.1-405b", "--gpu", "h100"),
+    ("llama-3.1-8b", "--gpu", "l4", "--mem-fraction-static", "0.99"),  # tables beside the pools
+    ("nemotron-nano-9b-v2", "--gpu", "h100", "--max-total-tokens", "1"),
+]
 
-    assert code == 1
-    assert out.startswith("does not start: ")
+
+@pytest.mark.parametrize("launch", UNSTARTED)
+def test_a_launch_that_does_not_start_is_refused_as_size_refuses_it(kvplan, tmp_path, launch):
+    code, sized, _ = kvplan("size", *launch, "--quiet")
+    argv = ("trace", *launch, "--workload", "chat")
+    written = tmp_path / "r.json"
+    runs = [kvplan(*argv, *more) for more in ((), ("-q",), ("--json", "--output", written))]
+
+    assert [run[0] for run in runs] == [code] * 3 == [1] * 3
+    assert runs[0][1].startswith(sized)
+    assert runs[1][1] == sized
+    found = json.loads(runs[2][1])
+    assert found == json.loads(written.read_text())
+    assert found["verdict"]["text"] == sized.strip()
+    assert found["verdict"]["failed"] == ["start"]
+    assert not found["verdict"]["passes"]
 
 
 def test_the_accounting_engine_builds_no_pools_when_it_is_named(kvplan):
