@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from baselines import per_request, plain_torch
 from torch import Tensor
+from whole_calls import WholeCall, whole_calls
 
 from kvplan.kernels.alloc_decode import alloc_decode, alloc_decode_reference
 from kvplan.kernels.alloc_extend import alloc_extend, alloc_extend_reference
@@ -75,12 +76,15 @@ class Row(NamedTuple):
     baseline_device_us: float | None = None
 
 
+WHOLE_CALLS = ["whole extend", "unchecked extend", "whole decode", "unchecked decode"]
+
+
 class Inputs:
     """One random batch for all operations, with the tables that they change."""
 
     def __init__(self, device: str, batch: int, page_size: int) -> None:
         torch.manual_seed(batch * page_size)
-        new = max(1, min(1000, EXTEND_TOKENS // batch))
+        new = new_tokens(batch)
         num_pages = batch * (new // page_size + 2)
         prefix_lens = torch.randint(1, LONGEST_PREFIX, (batch,))
         seq_lens = prefix_lens + new
@@ -119,6 +123,11 @@ class Inputs:
         return after if result is None else [*after, result]
 
 
+def new_tokens(batch: int) -> int:
+    """Tokens that an extend adds to each request."""
+    return max(1, min(1000, EXTEND_TOKENS // batch))
+
+
 def check_equal(inputs: Inputs, forms: list[Callable[[], Any]]) -> None:
     ours, *others = [inputs.outcome(form) for form in forms]
     for other in others:
@@ -139,6 +148,25 @@ def medians_us(forms: list[Callable[[], Any]], synchronize: Callable[[], None]) 
     return [statistics.median(taken[WARM_UP_ROUNDS:]) * 1e6 for taken in seconds]
 
 
+def measure_whole(operation: str, calls: list[WholeCall], page_size: int, batch: int) -> Row:
+    """Whole calls in turns, each pool put back outside the timed part."""
+    ours, *others = [call.form() for call in calls]
+    if not all(torch.equal(ours, other) for other in others):
+        raise SystemExit(f"the forms of {operation} disagree")
+    for call, slots in zip(calls, [ours, *others], strict=True):
+        call.reset(slots)
+    seconds: list[list[float]] = [[] for _ in calls]
+    deadline = time.perf_counter() + SECONDS_PER_ROW
+    while len(seconds[0]) < WARM_UP_ROUNDS + LEAST_ROUNDS or time.perf_counter() < deadline:
+        for call, taken in zip(calls, seconds, strict=True):
+            start = time.perf_counter()
+            slots = call.form()
+            taken.append(time.perf_counter() - start)
+            call.reset(slots)
+    medians = [statistics.median(taken[WARM_UP_ROUNDS:]) * 1e6 for taken in seconds]
+    return Row(operation, page_size, batch, len(ours), *medians)
+
+
 def device_us(form: Callable[[], Any]) -> float:
     """Median time on the device alone, replayed from a CUDA graph."""
     from triton.testing import do_bench_cudagraph
@@ -157,6 +185,9 @@ def measure(device: str, page_size: int, batch: int) -> list[Row]:
         alone = [device_us(form) for form in forms] if device == "cuda" else []
         tokens = inputs.tokens.get(operation, batch)
         rows.append(Row(operation, page_size, batch, tokens, kvplan_us, min(others), *alone))
+    if device == "cpu":
+        calls = whole_calls(page_size, batch, new_tokens(batch))
+        rows += [measure_whole(name, calls[name], page_size, batch) for name in WHOLE_CALLS]
     return rows
 
 
@@ -166,7 +197,7 @@ def line(row: Row) -> str:
     if row.kvplan_device_us and row.baseline_device_us:
         alone = f"{row.kvplan_device_us:>14.1f}{row.baseline_device_us:>14.1f}"
     return (
-        f"{row.operation:<12}{row.page_size:>5}{row.batch:>7}{row.tokens:>8}{row.kvplan_us:>12.1f}"
+        f"{row.operation:<17}{row.page_size:>5}{row.batch:>7}{row.tokens:>8}{row.kvplan_us:>12.1f}"
         f"{row.baseline_us:>14.1f}{row.baseline_us / row.kvplan_us:>8.1f}x"
         f"{row.tokens / row.kvplan_us:>11.2f}{alone}"
     )
@@ -177,7 +208,7 @@ def markdown(rows: list[Row], device: str) -> str:
     cells = {(row.operation, row.page_size, row.batch): row for row in rows}
     titles = " | ".join(f"batch {batch:,}" for batch in BATCHES)
     lines = [f"| operation | page | {titles} |", "| --- | --: |" + " --: |" * len(BATCHES)]
-    for operation in FORMS[device]:
+    for operation in [*FORMS[device], *(WHOLE_CALLS if device == "cpu" else [])]:
         for page_size in PAGE_SIZES:
             found = [cells[operation, page_size, batch] for batch in BATCHES]
             texts = " | ".join(cell(row) for row in found)
@@ -211,7 +242,7 @@ def machine(device: str) -> dict[str, str]:
 
 
 HEADER = (
-    f"{'operation':<12}{'page':>5}{'batch':>7}{'tokens':>8}{'kvplan µs':>12}{'baseline µs':>14}"
+    f"{'operation':<17}{'page':>5}{'batch':>7}{'tokens':>8}{'kvplan µs':>12}{'baseline µs':>14}"
     f"{'ratio':>9}{'tokens/µs':>11}"
 )
 

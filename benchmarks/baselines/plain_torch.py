@@ -101,3 +101,37 @@ def unmap_pages(full_pages: Tensor, full_to_swa: Tensor, page_size: int) -> Tens
     offsets = torch.arange(page_size, device=full_pages.device)
     full_to_swa.index_fill_(0, (first_slots[:, None] + offsets).view(-1), 0)
     return swa_pages
+
+
+class Pages:
+    """An allocator around these: lengths counted, a free list cut at its head, nothing checked."""
+
+    def __init__(self, num_pages: int, page_size: int) -> None:
+        self.page_size = page_size
+        self.free_pages = torch.arange(1, num_pages + 1)
+
+    def alloc_extend(
+        self, prefix_lens: Tensor, seq_lens: Tensor, last_loc: Tensor
+    ) -> Tensor | None:
+        if self.page_size == 1:
+            return self._take(int((seq_lens - prefix_lens).sum()))
+        slots = extend_by_token(prefix_lens, seq_lens, last_loc, self.free_pages, self.page_size)
+        return None if self._take(self._new_pages(prefix_lens, seq_lens)) is None else slots
+
+    def alloc_decode(self, seq_lens: Tensor, last_loc: Tensor) -> Tensor | None:
+        if self.page_size == 1:
+            return self._take(len(seq_lens))
+        slots = decode(seq_lens, last_loc, self.free_pages, self.page_size)
+        return None if self._take(self._new_pages(seq_lens - 1, seq_lens)) is None else slots
+
+    def _new_pages(self, prefix_lens: Tensor, seq_lens: Tensor) -> int:
+        pages_after = (seq_lens + self.page_size - 1) // self.page_size
+        pages_before = (prefix_lens + self.page_size - 1) // self.page_size
+        return int((pages_after - pages_before).sum())
+
+    def _take(self, num_pages: int) -> Tensor | None:
+        if num_pages > len(self.free_pages):
+            return None
+        taken = self.free_pages[:num_pages]
+        self.free_pages = self.free_pages[num_pages:]
+        return taken

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kvplan.allocators.paging import check_ids, offset_of, page_of
+from kvplan.allocators.paging import check_ids
 from kvplan.errors import PoolError
+from kvplan.kernels.paging import offset_of, page_of
 
 LONGEST = 2**40  # tokens of a request: sums over a batch stay far from the end of int64
 
@@ -74,9 +75,9 @@ def decode_demand(seq_lens: Tensor, page_size: int) -> Demand:
     batch = seq_lens.numel()
     if not batch:
         return Demand(0, 0, 0)
-    shortest, longest = seq_lens.aminmax()
-    if int(shortest) < 1 or int(longest) > LONGEST:
-        request = int(seq_lens.argmin() if int(shortest) < 1 else seq_lens.argmax())
+    shortest, longest = map(int, seq_lens.aminmax())
+    if shortest < 1 or longest > LONGEST:
+        request = int(seq_lens.argmin() if shortest < 1 else seq_lens.argmax())
         raise PoolError(
             f"request {request} of the batch decodes to {int(seq_lens[request])} tokens",
             hint=f"a sequence length counts the new token: 1 to {LONGEST}",

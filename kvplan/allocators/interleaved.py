@@ -14,9 +14,10 @@ from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, SLOTS_LEAVING, Ledger
 from kvplan.allocators.paged import ledger_violations, list_violations, page_count
-from kvplan.allocators.paging import check_ids, page_of, slots_of
+from kvplan.allocators.paging import check_ids, slots_of
 from kvplan.allocators.room import room_for
 from kvplan.errors import PoolError
+from kvplan.kernels.paging import page_of
 from kvplan.units import ceil_div
 
 

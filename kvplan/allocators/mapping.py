@@ -53,6 +53,8 @@ def refuse_mapped(index: Tensor, mapping: Tensor) -> None:
 
 def refuse_open_unmapped(peer_last_loc: Tensor, lens: Tensor, page_size: int) -> None:
     """Refuse requests that would go on within a page whose second part is gone."""
+    if not lens.numel() or int(peer_last_loc.min()) > 0:
+        return
     lost = (lens % page_size != 0) & (peer_last_loc <= 0)
     if bool(lost.any()):
         request = int(lost.nonzero()[0])

@@ -11,9 +11,10 @@ from kvplan.allocators.demand import Demand, check_token_count
 from kvplan.allocators.free_list import FreeList
 from kvplan.allocators.group import FreeGroup, joined, refuse_closed, refuse_nested
 from kvplan.allocators.ledger import FREE, OWNED, PAGES_LEAVING, SLOTS_LEAVING, Ledger
-from kvplan.allocators.paging import check_ids, page_of, slots_of
+from kvplan.allocators.paging import check_ids, slots_of
 from kvplan.allocators.room import room_for
 from kvplan.errors import PoolError
+from kvplan.kernels.paging import page_of
 
 
 def page_count(num_tokens: int, page_size: int) -> int:

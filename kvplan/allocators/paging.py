@@ -1,4 +1,4 @@
-"""Pages and offsets of slot vectors, by shifts where the page size is a power of two."""
+"""Vectors of ids that allocators take, and the slots of whole pages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ def check_ids(name: str, ids: Tensor) -> None:
             f"'{name}' is {ids.dtype} of shape {tuple(ids.shape)}",
             hint="allocators take 1-D int64 tensors; slots read from req_to_token need .long()",
         )
-
-
-def page_of(slots: Tensor, page_size: int) -> Tensor:
-    """The page of each slot, rounded down: -1 stays -1."""
-    if page_size & (page_size - 1):
-        return slots // page_size
-    return slots >> (page_size.bit_length() - 1)
-
-
-def offset_of(slots: Tensor, page_size: int) -> Tensor:
-    """The offset of each slot in its page, 0 .. page_size - 1 for negative ones too."""
-    if page_size & (page_size - 1):
-        return slots % page_size
-    return slots & (page_size - 1)
 
 
 def slots_of(pages: Tensor, page_size: int) -> Tensor:

@@ -106,7 +106,7 @@ class PairedAllocator(Allocator):
 
     def mapped(self, slots: Tensor, peers: Tensor) -> Tensor:
         """The slots, with their peers entered in the table."""
-        self.table[slots] = peers
+        self.table.scatter_(0, slots, peers)
         return slots
 
     def last_peer(self, last_loc: Tensor, prefix_lens: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from kvplan.allocators.demand import Demand, check_token_count, demand_of
 from kvplan.allocators.group import FreeGroup, refuse_closed, refuse_nested
 from kvplan.allocators.mapping import peer_pages
 from kvplan.allocators.paged import PagedAllocator
-from kvplan.allocators.paging import page_of, slots_of
+from kvplan.allocators.paging import slots_of
 from kvplan.allocators.paired import PairedAllocator
 from kvplan.errors import PoolError
+from kvplan.kernels.paging import page_of
 from kvplan.units import ceil_page
 
 

@@ -7,6 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kvplan.kernels.contract import check_page_size, check_same_batch, check_vectors, output
+from kvplan.kernels.paging import offset_of
 from kvplan.kernels.walk import REQUEST_TILE, RUN_TIME, spans
 
 MAX_PROGRAMS = 16
@@ -19,7 +20,7 @@ def alloc_decode_reference(
     page_size: int,
 ) -> Tensor:  # (batch,) int64
     """Slot of position seq_len - 1 of each request; new pages go out in request order."""
-    opens_page = seq_lens % page_size == 1 % page_size
+    opens_page = offset_of(seq_lens, page_size) == 1 % page_size
     return (last_loc + 1).masked_scatter_(opens_page, free_pages[: len(seq_lens)] * page_size)
 
 

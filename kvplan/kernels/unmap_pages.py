@@ -71,7 +71,6 @@ def unmap_pages_kernel(
     present = item < num_pages
     page = tl.load(full_pages_ptr + item, mask=present, other=0)
     offset = tl.arange(0, OFFSETS)
-    offset = tl.arange(0, OFFSETS)
     entry = full_to_swa_ptr + page[:, None] * page_size + offset[None, :]
     in_page = present[:, None] & (offset < page_size)[None, :]
     # one layout for both: the thread that clears a page's first entry has read it before

@@ -319,3 +319,14 @@ def test_a_planted_duplicate_or_mapping_fault_shows_in_the_books():
     unchecked.alloc(8)
     unchecked.free_list.put_front(ids([3]))
     assert unchecked.verify_accounting() == ["page 3 stands twice in the free list"]
+
+
+def test_a_full_page_that_two_requests_share_is_no_misuse():
+    pool = PagedAllocator(size=64, page_size=4)
+    slots = pool.alloc_extend(ids([0]), ids([4]), ids([-1]))
+    last = int(slots[-1])
+
+    grown = pool.alloc_decode(ids([5, 5]), ids([last, last]))
+
+    assert grown.tolist() == [8, 12]
+    assert pool.verify_accounting() == []
