@@ -75,6 +75,66 @@ def test_a_rank_that_goes_astray_is_told(tmp_path):
     assert "rank 1: ranks agree step by step" in done.stderr
 
 
+LOST = {
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", "error: another rank cannot be reached: "),
+    "refused": ("raise DeviceError('no room')", "error: no room"),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_rank_that_ends_early_holds_nobody_up(tmp_path, how):
+    """In the middle of the replay: the other one says so in a sentence."""
+    act, said = LOST[how]
+    program = tmp_path / "lost.py"
+    program.write_text(
+        textwrap.dedent(
+            f"""
+            import os, signal, sys
+            from kvplan.commands.app import main
+            from kvplan.errors import DeviceError
+            from kvplan.replay.pools.ranks import Agreement
+
+            class Ending(Agreement):
+                def see(self, turn):
+                    super().see(turn)
+                    if self.num_compared:
+                        {act}
+
+            if os.environ["RANK"] == "1":
+                import kvplan.replay.pools.assembly as assembly
+                assembly.Agreement = Ending
+            sys.exit(main(sys.argv[1:]))
+            """
+        )
+    )
+    done = torchrun(tmp_path, (str(program),), *LAUNCH, "--pp-size", "2", "--quiet")
+
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "[rank0]" not in done.stderr  # the mark of a traceback
+
+
+def test_ranks_with_other_launches_are_refused(tmp_path):
+    program = tmp_path / "other.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            from kvplan.commands.app import main
+
+            more = ["--set", f"max_total_tokens={16384 - 16 * int(os.environ['RANK'])}"]
+            sys.exit(main(sys.argv[1:] + more))
+            """
+        )
+    )
+    done = torchrun(tmp_path, (str(program),), *LAUNCH, "--pp-size", "2", "--quiet")
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error: the ranks plan different pools: 16,368 to 16,384 tokens" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("rank", "size", "server", "part"),
     [

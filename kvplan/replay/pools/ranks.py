@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from kvplan.errors import InputError
+from kvplan.errors import InputError, WorkerError
 from kvplan.replay.checks import Broken
 from kvplan.replay.pools.watched import Growth, Tenancy, Watcher
 from kvplan.replay.replay import Replay, Turn
@@ -20,6 +21,7 @@ from kvplan.units import floor_page
 
 AGREEMENT = "ranks agree step by step"
 STEPS_AN_EXCHANGE = 64
+TRANSPORT = re.compile(r"^\[[^\]]*\] *")
 RUNNING, STOPPED, FAILED, DONE = range(4)
 
 
@@ -65,11 +67,26 @@ def joined(part: Part, device: torch.device) -> Iterator[None]:
     if part.num_ranks == 1:
         yield
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    with together():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Around what all ranks do at once; WorkerError where one of them has gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        # the transport names its source file first and advises after the reason
+        reason = TRANSPORT.sub("", str(error)).partition(". ")[0].splitlines()[0]
+        raise WorkerError(
+            f"another rank cannot be reached: {reason.lower()}",
+            hint="its own message, or the first failure that torchrun lists, says why",
+        ) from None
 
 
 def common_tokens(plan: Plan, part: Part, device: torch.device) -> int:
@@ -78,8 +95,26 @@ def common_tokens(plan: Plan, part: Part, device: torch.device) -> int:
     cap = plan.resolved.max_total_tokens
     tokens = torch.tensor(alone if cap is None else min(alone, cap), device=device)
     if part.num_ranks > 1:
-        dist.all_reduce(tokens, op=dist.ReduceOp.MIN)
+        refuse_other_plans(plan, device)
+        with together():
+            dist.all_reduce(tokens, op=dist.ReduceOp.MIN)
     return floor_page(int(tokens), plan.resolved.page_size)
+
+
+def refuse_other_plans(plan: Plan, device: torch.device) -> None:
+    """InputError where the ranks do not plan the same pools."""
+    sizes = [plan.tokens, plan.rows, plan.reserves.alloc_page_size]
+    bounds = torch.tensor([sizes, [-size for size in sizes]], device=device)
+    with together():
+        dist.all_reduce(bounds, op=dist.ReduceOp.MIN)
+    for name, least, most in zip(
+        ("tokens", "rows", "tokens a page"), *bounds.tolist(), strict=True
+    ):
+        if least != -most:
+            raise InputError(
+                f"the ranks plan different pools: {least:,} to {-most:,} {name}",
+                hint="start every rank with the same launch",
+            )
 
 
 def everyone(part: Part, device: torch.device, answer: bool) -> bool:
@@ -87,7 +122,8 @@ def everyone(part: Part, device: torch.device, answer: bool) -> bool:
     if part.num_ranks == 1:
         return answer
     answers = torch.tensor(int(answer), device=device)
-    dist.all_reduce(answers, op=dist.ReduceOp.MIN)
+    with together():
+        dist.all_reduce(answers, op=dist.ReduceOp.MIN)
     return bool(answers)
 
 
@@ -160,7 +196,8 @@ class Agreement(Watcher):
         self._steps = []
         message = message.to(self._device)
         everyone = [torch.empty_like(message) for _ in range(self._part.num_ranks)]
-        dist.all_gather(everyone, message)
+        with together():
+            dist.all_gather(everyone, message)
         return [each.tolist() for each in everyone]
 
     def _disagreement(self, rank: int, theirs: list[int], mine: list[int]) -> Broken:

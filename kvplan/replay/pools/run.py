@@ -82,7 +82,6 @@ class Trial:
         options, place, part = self._options, self._place, self._part
         stores = place.device.type != "meta"
         predicted = self._predict(watched=not stores)
-        pools, bytes_ = self._build()
         base = Outcome(
             result=predicted,
             engine="pools",
@@ -91,10 +90,12 @@ class Trial:
             rank=part.rank,
             num_ranks=part.num_ranks,
         )
+        # on meta no step follows that the ranks would have to agree on
+        if not (everyone(part, place.device, predicted.complete) if stores else predicted.complete):
+            return unused(base, "stopped before the pools were built")
+        pools, bytes_ = self._build()
         if not stores:
-            return unused(base, bytes_, "on meta nothing is stored")
-        if not everyone(part, place.device, predicted.complete):
-            return unused(base, bytes_, "stopped before the pools were used")
+            return unused(base, "on meta nothing is stored", bytes_)
         tokens = common_tokens(self._session.plan, part, place.device)
         start = time.perf_counter()
         measured, assembly, shrunk = self._measure(predicted, pools)
@@ -177,10 +178,11 @@ class Trial:
         return recording(target, header_of(server, self._session.plan.model.name))
 
 
-def unused(base: Outcome, bytes_: Check, reason: str) -> Outcome:
-    """A trial whose pools were built and not used."""
-    rest = [checks.not_checked(name, reason) for name in checks.ALL[1:]]
-    return msgspec.structs.replace(base, checks=(bytes_, *rest))
+def unused(base: Outcome, reason: str, bytes_: Check | None = None) -> Outcome:
+    """A trial whose pools were not used; with `bytes_` they were built."""
+    made = () if bytes_ is None else (bytes_,)
+    rest = [checks.not_checked(name, reason) for name in checks.ALL[len(made) :]]
+    return msgspec.structs.replace(base, checks=(*made, *rest))
 
 
 def shrink(made: Recording, fresh: Callable[[], Assembly]) -> int | None:
