@@ -8,8 +8,11 @@ from types import FrameType
 
 
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """A question whether Ctrl-C was pressed; the handler before it comes back at the end."""
+def stoppable(*more: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """A question whether Ctrl-C was pressed, or one of `more` signals came.
+
+    The handlers before come back at the end.
+    """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set
@@ -20,8 +23,9 @@ def stoppable() -> Iterator[Callable[[], bool]]:
             signal.default_int_handler(signum, frame)
         pressed.set()
 
-    before = signal.signal(signal.SIGINT, press)
+    before = {each: signal.signal(each, press) for each in (signal.SIGINT, *more)}
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

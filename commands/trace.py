@@ -1,5 +1,6 @@
 """`kvplan trace`: replay a workload through the scheduling model and the pools of a plan."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -11,7 +12,7 @@ from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.run import ReplayOptions
 from kvplan.replay.settings import launch_choices, not_modelled
-from kvplan.replay.trace import Session, Traced, rank_here
+from kvplan.replay.trace import Session, Traced, rank_here, ranks_here
 from kvplan.replay.trace import trace as replay_file
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.report.assumed import assumed
@@ -105,7 +106,7 @@ def trace(
         refuse(planned, json=json, output=output, quiet=quiet, color=not no_color)
     assert isinstance(planned.outcome, Plan)
     replay_options = ReplayOptions(assumptions=assumptions, choices=choices, limit=limit)
-    with stoppable() as stop, screen(live, color=not no_color) as watching:
+    with stoppable(*polite_ends()) as stop, screen(live, color=not no_color) as watching:
         session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
         traced = replay_file(session, arrivals, pools)
     if traced.outcome.rank:
@@ -127,6 +128,11 @@ def trace(
     if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
+
+
+def polite_ends() -> tuple[signal.Signals, ...]:
+    """Signals that end a replay as Ctrl-C does; torchrun's own must end a rank that waits."""
+    return (signal.SIGTERM,) if ranks_here() == 1 else ()
 
 
 def refuse(

@@ -176,3 +176,7 @@ def check_files(output: Path | None, record: Path | None) -> None:
             )
         if not path.parent.is_dir():
             raise InputError(f"the folder '{path.parent}' does not exist")
+        if path.is_dir():
+            raise InputError(f"{flag} '{path}' is a folder", hint="name a file in it")
+    if output is not None and record is not None and output.resolve() == record.resolve():
+        raise InputError(f"--output and --record both name '{output}'", hint="give each its own")

@@ -74,7 +74,8 @@ class Traced(msgspec.Struct, frozen=True):
 def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None) -> Traced:
     """Replay a workload file; without `pools` over counts alone.
 
-    TraceError where the file cannot be replayed; DeviceError where the pools cannot be built.
+    TraceError where the file cannot be replayed; DeviceError where the pools cannot be built;
+    KeyboardInterrupt where it is stopped before the file is read.
     """
     if pools is None and ranks_here() > 1:
         pools = PoolOptions()  # several ranks have something to agree on over pools alone
@@ -83,7 +84,12 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
     if detect(arrivals.path, format=arrivals.format).format == OPERATIONS:
         player = pool_engine("operations_run")
         return Traced(player.trace_operations(session, arrivals.path, pools or PoolOptions()), None)
-    workload = open_workload(arrivals.path, format=arrivals.format, options=arrivals.options)
+    workload = open_workload(
+        arrivals.path,
+        format=arrivals.format,
+        options=arrivals.options,
+        progress=lambda _: heed(session.stop),
+    )
     watch = Watch()
     hashed = any(isinstance(each.identity, BlockIds) for each in islice(workload, PEEKED))
     if pools is None:
@@ -91,6 +97,12 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
     else:
         outcome = pool_engine("run").trace_pools(session, workload, pools, watch)
     return Traced(outcome, watch.summary(workload), hashed)
+
+
+def heed(stop: Callable[[], bool] | None) -> None:
+    """End at once where nothing was replayed that could be reported."""
+    if stop is not None and stop():
+        raise KeyboardInterrupt
 
 
 def ranks_here() -> int:

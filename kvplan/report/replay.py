@@ -79,7 +79,12 @@ def verdict(outcome: Outcome, failed: list[str]) -> str:
     others = [name for name in failed if name not in ("retraction", "rejection")]
     if others:
         text += f"; fails: {', '.join(others)}"
-    return text if result.complete else f"partial, stopped at {clock(result.end_ns)}: {text}"
+    return text if result.complete else f"partial, stopped {reached(result)}: {text}"
+
+
+def reached(result: ReplayResult) -> str:
+    """How far a replay came; operations have no times."""
+    return f"at {clock(result.end_ns)}" if result.end_ns else f"after {result.num_steps:,} steps"
 
 
 def troubles(result: ReplayResult) -> list[str]:

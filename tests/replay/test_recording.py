@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -70,7 +71,21 @@ def test_the_recorded_state_is_that_of_the_peak(kvplan, tmp_path, family):
     assert kvplan("inspect", "--state", file, "--json")[0] == 0
 
 
-def test_a_replay_that_is_stopped_before_its_end_records_what_was_done(kvplan, tmp_path):
+@pytest.mark.parametrize("name", ["run.jsonl", "peak.json"])
+def test_a_record_that_cannot_be_written_is_named(kvplan, monkeypatch, tmp_path, name):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    argv = ("--workload", "chat", "--limit", "5", "--record", tmp_path / name)
+    code, out, err = kvplan(*launch("pages"), *argv)
+
+    assert (code, out) == (2, "")
+    assert err == f"error: {tmp_path / name}: cannot write: no space left on device\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_header_of_a_record_names_its_pools(kvplan, tmp_path):
     file = tmp_path / "run.jsonl"
     kvplan(*launch("pages"), "--workload", "chat", "--limit", "5", "--record", file, "-q")
 

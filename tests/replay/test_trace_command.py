@@ -1,16 +1,13 @@
-"""`kvplan trace` on the command line: verdicts, files, refusals, Ctrl-C."""
+"""`kvplan trace` on the command line: verdicts, files, refusals."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-import signal
 from pathlib import Path
 
 import pytest
-
-from kvplan.replay.gauges import Gauges
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "workloads"
 LAUNCH = ("trace", "llama-3.1-8b", "--gpu", "h100")
@@ -123,28 +120,6 @@ def test_scheduling_flags_of_a_written_launch_count(kvplan):
     assert any("'prefill_max_requests' changes the schedule" in text for text in found["warnings"])
 
 
-def test_ctrl_c_leaves_the_partial_report(kvplan, monkeypatch):
-    """The signal comes in the middle of the run; the report says so and the exit code too."""
-    turns = 0
-
-    class Interrupting(Gauges):
-        def see(self, turn):
-            nonlocal turns
-            turns += 1
-            if turns == 200:
-                signal.raise_signal(signal.SIGINT)
-            super().see(turn)
-
-    monkeypatch.setattr("kvplan.replay.run.Gauges", Interrupting)
-    before = signal.getsignal(signal.SIGINT)
-    code, out, _ = kvplan(*LAUNCH, "--workload", "chat")
-
-    assert code == 130
-    assert out.startswith("partial, stopped at 00:00:")
-    assert turns == 200
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_the_live_view_goes_to_stderr(kvplan):
     code, out, _ = kvplan(*LAUNCH, "--workload", "chat", "--live", "-q")
 
@@ -170,6 +145,10 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--schedule-policy", "sjf"], "'sjf'"),
         (["--workload", "chat", "--output", "x.xml"], "--output takes names in .json or .csv"),
         (["--workload", "chat", "--output", "/nonexistent/x.json"], "does not exist"),
+        (
+            ["--workload", "chat", "--output", "kvplan.json", "--record", "kvplan.json"],
+            "each its own",
+        ),
         (["--workload", "chat", "--record", "x.csv"], "--record takes names in .json or .jsonl"),
         (["--workload", "chat", "--format", "azure"], "not readable as 'azure'"),
     ],

@@ -14,6 +14,7 @@ from kvplan.replay.gauges import PoolUse
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import one_thread, place_named
+from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.ranks import part_of
 from kvplan.replay.pools.recording import header_of
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
@@ -38,6 +39,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
 
     TraceError where the file contradicts itself, InputError where it was made on other pools.
     """
+    refuse_other_forms(session.plan)
     trace = open_events(path)
     server = server_of(session.plan, session.options.choices)
     refuse_other_pools(trace.header, server, path)
@@ -53,11 +55,19 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     start = time.perf_counter()
     try:
         with one_thread():
-            played = play(trace, assembly, every=options.verify_every or STRIDE, after=usage.look)
+            played = play(
+                trace,
+                assembly,
+                every=options.verify_every or STRIDE,
+                after=usage.look,
+                stop=session.stop,
+            )
             shrunk = None
             if played.broken is not None and options.shrink:
                 shrunk = shortest(
-                    lambda: open_events(path), lambda: assemble(server, pools, place, options)
+                    lambda: open_events(path),
+                    lambda: assemble(server, pools, place, options),
+                    session.stop,
                 )
     except TraceError as error:
         where = str(path) if error.where is None else error.where
@@ -122,7 +132,7 @@ class Usage:
         none = Spread(p50=0, p95=0, p99=0, max=0)
         return ReplayResult(
             server=server,
-            complete=True,
+            complete=played.complete and played.broken is None,
             pools=(
                 pool_use("KV", "tokens", self._tokens, self._peak_tokens),
                 pool_use("request rows", "rows", self._rows, self._peak_rows),

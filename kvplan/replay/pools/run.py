@@ -15,6 +15,7 @@ from kvplan.replay.checks import Check
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import Place, one_thread, place_named
+from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.measure import Measured, measure
 from kvplan.replay.pools.ranks import Part, common_tokens, everyone, joined, part_of
 from kvplan.replay.pools.recording import Recording, header_of, recording, write_whole
@@ -47,8 +48,9 @@ def trace_pools(
     """Predict over counts, build the pools, replay over them, and compare.
 
     Under torchrun this process is one rank of several, which all do the same. DeviceError where
-    the pools cannot be built; a broken invariant is part of the outcome.
+    the pools cannot be built, InputError for forms that are not replayed; a broken invariant is part of the outcome.
     """
+    refuse_other_forms(session.plan)
     part = part_of(session.plan)
     place = place_named(options.device, part.local_rank)
     if part.rank:
@@ -164,7 +166,9 @@ class Trial:
             if made is not None:
                 made.close()
                 if measured.broken is not None and options.shrink:
-                    shrunk = shrink(made, lambda: assemble(server, pools, self._place, options))
+                    shrunk = shrink(
+                        made, lambda: assemble(server, pools, self._place, options), session.stop
+                    )
         if options.record is not None and peak.state is not None:
             write_whole(options.record, state_text(peak.state))
         return measured, assembly, shrunk
@@ -185,9 +189,11 @@ def unused(base: Outcome, reason: str, bytes_: Check | None = None) -> Outcome:
     return msgspec.structs.replace(base, checks=(*made, *rest))
 
 
-def shrink(made: Recording, fresh: Callable[[], Assembly]) -> int | None:
+def shrink(
+    made: Recording, fresh: Callable[[], Assembly], stop: Callable[[], bool] | None
+) -> int | None:
     """Cut a recording to its shortest prefix that still fails; None where it does not fail alone."""
-    found = shortest(lambda: open_events(made.path), fresh)
+    found = shortest(lambda: open_events(made.path), fresh, stop)
     if found is None or found.broken is None:
         return None
     made.cut(found.num_operations)

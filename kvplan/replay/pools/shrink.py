@@ -19,13 +19,15 @@ STRIDE = 512  # operations between two audits while nobody knows where it breaks
 class Played(NamedTuple):
     """How many operations were played, and the invariant that the last one was found to break.
 
-    After the first `sound` of them everything was in order.
+    After the first `sound` of them everything was in order. `complete` is False where it was
+    stopped before the end.
     """
 
     num_operations: int
     step: int
     sound: int
     broken: Broken | None
+    complete: bool = True
 
 
 def play(
@@ -35,14 +37,16 @@ def play(
     audit_from: int = 0,
     every: int = STRIDE,
     after: Callable[[int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Played:
     """Play operations on fresh memory until one breaks an invariant, or to their end.
 
     Audits come every so many operations, from the one with number `audit_from` on. `after` hears
-    the number of each operation that is done.
+    the number of each operation that is done, `stop` is asked after each.
     """
     player = Player(assembly.memory)
     number = sound = step = 0
+    stopped = False
     for operation in operations:
         number += 1
         step = operation.step if operation.step is not None else step
@@ -60,19 +64,28 @@ def play(
             return Played(number, step, sound, broken)
         except (ReplayViolation, PoolError) as error:
             return Played(number, step, sound, Broken(checks.OWNERS, error.problem))
+        if stop is not None and not player.between_releases and stop():
+            stopped = True
+            break
     try:
         assembly.auditor.audit()
     except Broken as broken:
         return Played(number, step, sound, broken)
-    return Played(number, step, number, None)
+    return Played(number, step, number, None, complete=not stopped)
 
 
 def shortest(
-    operations: Callable[[], Iterable[Operation]], fresh: Callable[[], Assembly]
+    operations: Callable[[], Iterable[Operation]],
+    fresh: Callable[[], Assembly],
+    stop: Callable[[], bool] | None = None,
 ) -> Played | None:
-    """The shortest prefix that breaks an invariant; None where the operations alone break none."""
-    played = play(operations(), fresh())
+    """The shortest prefix that breaks an invariant.
+
+    None where the operations alone break none, or where it was stopped before it was found.
+    """
+    played = play(operations(), fresh(), stop=stop)
     if played.broken is None or played.num_operations == played.sound + 1:
         return played if played.broken else None
     prefix = islice(operations(), played.num_operations)
-    return play(prefix, fresh(), audit_from=played.sound + 1, every=1)
+    found = play(prefix, fresh(), audit_from=played.sound + 1, every=1, stop=stop)
+    return found if found.complete else None
