@@ -36,7 +36,8 @@ OF_MARKS = {
 }
 TRANSLATION = bytes.maketrans(bytes(OF_MARKS), b"".join(CODES[each] for each in OF_MARKS.values()))
 FREE_PAGES = re.compile(rb"[fg]+")
-SAME = re.compile(rb"(.)\1*", re.DOTALL)
+# a letter's own repeat costs no memory, a back reference some for each page
+SAME = re.compile(b"|".join(code + b"+" for code in CLASSES))
 
 
 class PoolMap(NamedTuple):
@@ -68,12 +69,14 @@ class PoolMap(NamedTuple):
 
     def free_runs(self) -> list[Run]:
         """Free pages that follow one by one: (first page, how many)."""
-        return [(found.start(), len(found[0])) for found in FREE_PAGES.finditer(self.codes)]
+        spans = (found.span() for found in FREE_PAGES.finditer(self.codes))
+        return [(first, end - first) for first, end in spans]
 
     def runs(self) -> Iterator[tuple[PageClass, int, int]]:
         """Pages of one class that follow one by one: (class, first page, how many)."""
         for found in SAME.finditer(self.codes):
-            yield CLASSES[found[1]], found.start(), len(found[0])
+            first, end = found.span()
+            yield CLASSES[self.codes[first : first + 1]], first, end - first
 
     def cells(self, most: int) -> tuple[int, list[PageClass]]:
         """At most so many cells: pages a cell, and what most pages of each are; one lost page tells."""

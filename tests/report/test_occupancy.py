@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from kvplan.report.address import request_spot, slot_spot
 from kvplan.report.occupancy import (
+    CODES,
     PageClass,
+    PoolMap,
     occupancy_report,
     pool_maps,
     reported_map,
@@ -108,3 +111,17 @@ def test_figures_by_hand():
     assert [each["wasted_tokens"] for each in report["requests"]] == [5, 14, 6, 10]
     assert report["rows"] == {"total": 16, "held": 4, "free": 12}
     assert report["lost_pages"] == 0
+
+
+def test_a_long_run_takes_no_memory_of_its_own():
+    pages = 1 << 20
+
+    for what in PageClass:
+        mapped = PoolMap("kv", 1, CODES[what] * pages, 0)
+        tracemalloc.start()
+        runs = list(mapped.runs())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert runs == [(what, 0, pages)]
+        assert peak < pages // 4, what
