@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kvplan.replay.meter import Meter
 from kvplan.replay.replay import Replay, Turn
 from kvplan.replay.run import Observer
 from kvplan.report.replay import clock
@@ -18,7 +19,7 @@ BAR_WIDTH = 40
 
 
 class LiveView:
-    """Redraws a line for the replay that is running, a few times a second."""
+    """Redraws two lines for the replay that is running, a few times a second."""
 
     def __init__(self, live: Any) -> None:
         self._live = live
@@ -39,22 +40,34 @@ class LiveView:
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + REFRESH_S
-            self._live.update(self._line())
+            assert self._run is not None
+            self._live.update(lines(self._run, self._total, self._live.width))
 
-    def _line(self) -> str:
-        run = self._run
-        assert run is not None
-        meter, scheduler, cache = run.meter, run.scheduler, run.store.cache
-        used = meter.capacity - run.store.available() - cache.evictable
-        filled = round(used / meter.capacity * BAR_WIDTH)
-        cached = round(cache.evictable / meter.capacity * BAR_WIDTH)
-        bar = ("█" * filled + "░" * cached).ljust(BAR_WIDTH)
-        done = f"{meter.num_requests / self._total:4.0%}" if self._total else "    "
-        return (
-            f"{done} {clock(run.now_ns)} |{bar}| {used / meter.capacity:4.0%} used"
-            f" · {len(scheduler.running):,} running · {len(scheduler.waiting.requests):,} waiting"
-            f" · {meter.num_retractions:,} retracted · {cache.evicted:,} evicted"
-        )
+
+def lines(run: Replay, total: int | None, width: int) -> str:
+    """How far a replay is and how full the pool is, then its requests; neither exceeds the width."""
+    meter, scheduler, cache = run.meter, run.scheduler, run.store.cache
+    capacity = max(1, meter.capacity)
+    used = meter.capacity - run.store.available() - cache.evictable
+    left = f"{progress(meter, total)} {clock(run.now_ns)} |"
+    right = f"| {used / capacity:4.0%} used"
+    bar_width = max(0, min(BAR_WIDTH, width - len(left) - len(right)))
+    filled = round(used / capacity * bar_width)
+    cached = min(round(cache.evictable / capacity * bar_width), bar_width - filled)
+    bar = ("█" * filled + "░" * cached).ljust(bar_width)
+    requests = (
+        f"{len(scheduler.running):,} running · {len(scheduler.waiting.requests):,} waiting"
+        f" · {meter.num_retractions:,} retracted · {cache.evicted:,} evicted"
+    )
+    return f"{left}{bar}{right}"[:width] + "\n" + f"     {requests}"[:width]
+
+
+def progress(meter: Meter, total: int | None) -> str:
+    """The share of the requests that are done with."""
+    if not total:
+        return "    "
+    done = meter.num_finished + meter.num_aborted + meter.rejections.total()
+    return f"{min(1.0, done / total):4.0%}"
 
 
 @contextmanager
@@ -77,6 +90,11 @@ class Redrawing:
     def __init__(self, drawn: Any) -> None:
         self._drawn = drawn
 
-    def update(self, line: str) -> None:
-        """Draw a line in place of the last one."""
-        self._drawn.update(line, refresh=True)
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        return int(self._drawn.console.width)
+
+    def update(self, text: str) -> None:
+        """Draw text in place of the last one."""
+        self._drawn.update(text, refresh=True)

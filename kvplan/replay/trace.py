@@ -24,6 +24,7 @@ from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.summary import Watch, WorkloadSummary
 from kvplan.replay.workloads.workload import open_workload
 from kvplan.sizing.plan import Plan
+from kvplan.units import ceil_div
 
 OPERATIONS = "events"
 INTERPRETED = "interpret"
@@ -93,10 +94,18 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
     watch = Watch()
     hashed = any(isinstance(each.identity, BlockIds) for each in islice(workload, PEEKED))
     if pools is None:
-        outcome = trace_counts(session, watch.watched(iter(workload)), len(workload))
+        total = num_served(session, len(workload))
+        outcome = trace_counts(session, watch.watched(iter(workload)), total)
     else:
         outcome = pool_engine("run").trace_pools(session, workload, pools, watch)
     return Traced(outcome, watch.summary(workload), hashed)
+
+
+def num_served(session: Session, num_requests: int) -> int:
+    """How many of so many requests one DP rank gets."""
+    limit = session.options.limit
+    taken = num_requests if limit is None else min(limit, num_requests)
+    return ceil_div(taken, session.plan.resolved.widths.attn_dp)
 
 
 def heed(stop: Callable[[], bool] | None) -> None:

@@ -32,7 +32,7 @@ from kvplan.replay.result import ReplayResult
 from kvplan.replay.run import replay
 from kvplan.replay.server import Server
 from kvplan.replay.settings import server_of
-from kvplan.replay.trace import PoolOptions, Session
+from kvplan.replay.trace import PoolOptions, Session, num_served
 from kvplan.replay.workloads.events import open_events
 from kvplan.replay.workloads.summary import Watch
 from kvplan.replay.workloads.workload import Workload
@@ -124,7 +124,7 @@ class Trial:
             session.options,
             observers=session.observers,
             stop=session.stop,
-            total=len(workload),
+            total=num_served(session, len(workload)),
         )
 
     def _build(self) -> tuple[Pools, Check]:
@@ -160,7 +160,7 @@ class Trial:
                 server,
                 self._watch.watched(iter(self._workload)),
                 assembly,
-                total=len(self._workload),
+                total=num_served(session, len(self._workload)),
                 observers=(peak,) if wants_state(options) else (),
             )
             if made is not None:
