@@ -29,7 +29,8 @@ class UnifiedAllocator(TwoSidedAllocator):
     end. `swa_token_bytes` or `state_slot_bytes` of 0 leave that pool out; `state_slots` is the
     allocator of the states. What is available is what the gap holds with every hole closed:
     `move` is called with the pages to copy when an allocation needs that. The sliding side is
-    unbound at once, even in a free group.
+    unbound at once, even in a free group. Over `num_ranks` context parallel ranks a page holds
+    `page_size` tokens of each, and the bytes are those of one rank.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class UnifiedAllocator(TwoSidedAllocator):
         full_token_bytes: int,
         swa_token_bytes: int = 0,
         state_slot_bytes: int = 0,
+        num_ranks: int = 1,
         device: torch.device | str = "cpu",
         backend: Backend | str = Backend.REFERENCE,
         checks: bool | None = None,
@@ -52,7 +54,7 @@ class UnifiedAllocator(TwoSidedAllocator):
             )
         if page_size < 1:
             raise PoolError(f"a page of {page_size} tokens", hint="pages hold 1 token or more")
-        self.page_size = page_size
+        self.page_size = page_size * num_ranks
         self.device = torch.device(device)
         self.backend = Backend(backend)
         self.checks = self.device.type == "cpu" if checks is None else checks

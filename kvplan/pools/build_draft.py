@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kvplan.pools.base import KvPool
-from kvplan.pools.build_compressed import latents
+from kvplan.pools.build_compressed import latents, row_latents
 from kvplan.pools.build_kv import FP4, dsa_pool, mha_pool, mla_pool
 from kvplan.pools.mla import Fp4MlaPool, MlaPool
+from kvplan.pools.row_latent import RowLatentPool, latent_rows
 from kvplan.pools.storage import Storage
+from kvplan.sizing.cell import block_draft_tp
 from kvplan.sizing.compressed import DRAFT_LAYERS
 from kvplan.sizing.draft_tensors import draft_storage
 from kvplan.sizing.drafts import BLOCK_DRAFTS, EAGLE_LIKE
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.request_ring import ring_tokens
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import kv_heads_per_rank
+from kvplan.sizing.stage import Stage
 from kvplan.spec.model import Mla, ModelSpec
 
 
@@ -28,9 +32,12 @@ def draft_pools(plan: Plan, planned: StagePlan, storage: Storage) -> Iterator[Kv
     if drafts is None or resolved.speculation.algorithm not in EAGLE_LIKE | BLOCK_DRAFTS:
         return
     page, dcp = resolved.page_size, resolved.widths.attn_dcp
+    if resolved.request_ring is not None:
+        yield ring_draft(plan, stage, storage)
+        return
     if pool.compressed is not None and stage.model.compressed is not None:
         tokens = pool.compressed.sliding_tokens
-        yield latents(stage.model.compressed, tokens, page, page, range(DRAFT_LAYERS), storage)
+        yield latents(stage, tokens, page, page, range(DRAFT_LAYERS), storage)
         return
     model = plan.draft or plan.model
     sliding_tokens = pool.sliding.sliding_tokens if pool.sliding else 0
@@ -41,6 +48,25 @@ def draft_pools(plan: Plan, planned: StagePlan, storage: Storage) -> Iterator[Kv
             size = (tokens * resolved.logical_ratio + page) * dcp - page
             own = draft_storage(resolved)
             yield draft_pool(own, model, layer_ids, size, slides, storage)
+
+
+def ring_draft(plan: Plan, stage: Stage, storage: Storage) -> RowLatentPool:
+    """DeepSeek-V4's draft layer in the rings of all request rows: bf16 for DSPARK whatever the target's."""
+    compressed, resolved = stage.model.compressed, plan.resolved
+    assert compressed is not None
+    ring = ring_tokens(resolved, compressed.window)
+    fp8 = resolved.request_ring == "fp8" and resolved.speculation.algorithm != "DSPARK"
+    layers = [
+        latent_rows(
+            plan.rows * ring,
+            nope_dim=compressed.qk_nope_head_dim,
+            rope_dim=compressed.qk_rope_head_dim,
+            fp8=fp8,
+            storage=storage,
+        )
+        for _ in range(DRAFT_LAYERS)
+    ]
+    return row_latents(compressed, layers, ring, range(DRAFT_LAYERS), storage)
 
 
 def draft_pool(
@@ -60,5 +86,5 @@ def draft_pool(
             )
         kind = Fp4MlaPool if resolved.kv_cache_dtype == FP4 else MlaPool
         return mla_pool(kind, resolved, attention, tokens, layer_ids, storage)
-    heads = kv_heads_per_rank(attention.num_kv_heads, resolved.widths.attn_tp)
+    heads = kv_heads_per_rank(attention.num_kv_heads, block_draft_tp(resolved))
     return mha_pool(resolved, attention, heads, tokens, layer_ids, storage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvplan.allocators.slots import StateSlotAllocator
 from kvplan.pools.build_kv import torch_dtype
 from kvplan.pools.hybrid_rows import HybridRequestRows, TrackingPlan
 from kvplan.pools.recurrent import StatePool
@@ -12,8 +13,13 @@ from kvplan.sizing.shapes import state_shapes
 from kvplan.sizing.state_tensors import physical_slots, tracks, windows_last
 
 
-def request_rows(plan: Plan, state: StatePool | None, storage: Storage) -> RequestRows:
-    """Rows of one rank; with recurrent state they own its slots too."""
+def request_rows(
+    plan: Plan,
+    state: StatePool | None,
+    storage: Storage,
+    state_slots: StateSlotAllocator | None = None,
+) -> RequestRows:
+    """Rows of one rank; with recurrent state they own its slots too, or take them from `state_slots`."""
     size, width = plan.max_running_requests, plan.reserves.row_width
     waiting, resolved = plan.resolved.decode_extra_slots, plan.resolved
     if state is None:
@@ -24,7 +30,13 @@ def request_rows(plan: Plan, state: StatePool | None, storage: Storage) -> Reque
         lazy=resolved.mamba_strategy == "extra_buffer_lazy",
     )
     return HybridRequestRows(
-        size, width, pre_alloc_rows=waiting, storage=storage, states=state, tracking=tracking
+        size,
+        width,
+        pre_alloc_rows=waiting,
+        storage=storage,
+        states=state,
+        tracking=tracking,
+        state_slots=state_slots,
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool, LayerBuffer, PoolTensor, check_page_lists
 from kvplan.pools.index_keys import IndexKeyPool
-from kvplan.pools.packed_latent import PackedLatentPool
+from kvplan.pools.leaf import LeafPool
 from kvplan.pools.routed import RoutedPool
 from kvplan.pools.sliding import sliding_slots
 from kvplan.pools.state_ring import StateRing
@@ -26,7 +26,7 @@ class RatioPool:
     def __init__(
         self,
         ratio: int,
-        latent: PackedLatentPool,
+        latent: LeafPool,
         *,
         rings: Sequence[StateRing] = (),
         index_keys: IndexKeyPool | None = None,
@@ -49,9 +49,12 @@ class RatioPool:
 
     def tensors(self) -> list[PoolTensor]:
         """Latents, index keys and rings."""
+        return self.latent.tensors() + self.side_tensors()
+
+    def side_tensors(self) -> list[PoolTensor]:
+        """Index keys and rings."""
         keys = [] if self.index_keys is None else self.index_keys.tensors()
-        rings = [entry for ring in self.rings for entry in ring.tensors()]
-        return self.latent.tensors() + keys + rings
+        return keys + [entry for ring in self.rings for entry in ring.tensors()]
 
     def layer_buffers(self, layer_id: int) -> list[LayerBuffer]:
         """What travels with a page of the full space."""
@@ -70,7 +73,7 @@ class CompressedPool(RoutedPool):
         *,
         size: int,
         page_size: int,
-        window: PackedLatentPool,
+        window: LeafPool,
         by_ratio: Sequence[RatioPool],
     ) -> None:
         super().__init__(

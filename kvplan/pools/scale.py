@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from kvplan.sizing.capacities import UnifiedBuffer
 from kvplan.sizing.cell import packs_latents
 from kvplan.sizing.drafts import DraftLayers
 from kvplan.sizing.nvfp4 import nvfp4_layouts
@@ -17,6 +18,7 @@ from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.shapes import StageLayers
 from kvplan.sizing.stage import Stage
+from kvplan.sizing.unified import ROW_ALIGN, entries, laid_out
 from kvplan.spec.model import Compressed, Mha, Mla, ModelSpec, Sliding, Sparse
 from kvplan.spec.state import (
     CcaState,
@@ -64,19 +66,35 @@ def scaled_stage(planned: StagePlan, resolved: Resolved) -> StagePlan:
         local = [each for each in stage.model.sparse.sparse_layers if each in stage.span]
         layers = msgspec.structs.replace(layers, full=tuple(local[:1]) or layers.full)
         model = msgspec.structs.replace(model, sparse=first_sparse(stage.model.sparse, local))
-    return msgspec.structs.replace(
-        planned,
-        stage=msgspec.structs.replace(
-            stage,
-            model=model,
-            draft=stage.draft and scaled_model(stage.draft, resolved),
-            resolved=resolved,
-            span=span,
-            layers=layers,
-            draft_layers=drafts and one_draft_layer(drafts),
-            kv_heads=1,
-        ),
+    scaled = msgspec.structs.replace(
+        stage,
+        model=model,
+        draft=stage.draft and scaled_model(stage.draft, resolved),
+        resolved=resolved,
+        span=span,
+        layers=layers,
+        draft_layers=drafts and one_draft_layer(drafts),
+        kv_heads=1,
     )
+    pool = planned.pool
+    if pool.unified is not None:
+        shared = scaled_buffer(scaled, pool.unified)
+        pool = msgspec.structs.replace(pool, unified=shared)
+    return msgspec.structs.replace(planned, stage=scaled, pool=pool)
+
+
+def scaled_buffer(scaled: Stage, shared: UnifiedBuffer) -> UnifiedBuffer:
+    """A buffer in which each side alone holds at least what it holds alone in the plan's."""
+    full, other = entries(scaled, slides=shared.slides)
+    other_page = shared.page_size if shared.slides else 1
+    reserved = max(shared.page_size * full, other_page * other)
+    # a page more, since the other side's page rounds
+    full_bytes = (shared.full_capacity + shared.page_size) * full + other_page * other
+    other_bytes = (shared.other_capacity + other_page) * other + shared.page_size * full
+    total = reserved + max(full_bytes, other_bytes)
+    found = laid_out(scaled, total, full, other, slides=shared.slides)
+    assert isinstance(found, UnifiedBuffer), found.problem
+    return found
 
 
 def scaled_model(model: ModelSpec, resolved: Resolved) -> ModelSpec:
@@ -95,7 +113,7 @@ def scaled_attention(model: ModelSpec, attention: Mha | Mla, resolved: Resolved)
     if isinstance(attention, Mha):
         dim = head_dim(resolved)
         return Mha(num_kv_heads=1, head_dim=dim, v_head_dim=dim)
-    rank = DIM
+    rank = ROW_ALIGN if resolved.unified_memory else DIM
     if packs_latents(resolved, model.indexer):
         rank = PACKED_RANK
     elif resolved.kv_cache_dtype == FP4:
@@ -111,6 +129,8 @@ def scaled_sliding(sliding: Sliding, resolved: Resolved) -> Sliding:
 
 def head_dim(resolved: Resolved) -> int:
     """The smallest head that the launch's recipe stores."""
+    if resolved.unified_memory:
+        return ROW_ALIGN
     if resolved.kv_recipe is None:
         return DIM
     if resolved.kv_recipe == "nvfp4" and nvfp4_layouts(resolved).native:

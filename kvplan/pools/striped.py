@@ -9,6 +9,7 @@ import torch
 from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool, PoolTensor, SlotPlace, check_page_lists
 from kvplan.pools.routed import RoutedPool
+from kvplan.pools.unified import UnifiedPool
 from kvplan.pools.write_loc import KVWriteLoc, check_slots
 
 
@@ -31,6 +32,8 @@ class StripedPool(RoutedPool):
         self.rank = rank
         self.num_ranks = num_ranks
         self.no_host_form = local.no_host_form
+        # a shared buffer's pages move: only its allocator knows where they are
+        self.requires_physical = isinstance(local, UnifiedPool)
 
     @property
     def num_slots(self) -> int:
@@ -60,7 +63,8 @@ class StripedPool(RoutedPool):
         self, layer_id: int, loc: KVWriteLoc, k: torch.Tensor, v: torch.Tensor | None = None
     ) -> None:
         check_slots(loc.loc, self.num_slots)
-        local = KVWriteLoc(self.local_slots(loc.loc), physical=True)
+        physical = loc.physical or not self.requires_physical
+        local = KVWriteLoc(self.local_slots(loc.loc), physical=physical)
         super().set_kv_buffer(layer_id, local, k, v)
 
     def read(self, layer_id: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -8,10 +8,10 @@ import torch
 
 from kvplan.errors import PoolError
 from kvplan.pools.base import KvPool, PoolTensor
-from kvplan.pools.page_major import PageMajorPool
 from kvplan.pools.recurrent import StatePool
 from kvplan.pools.routed import RoutedPool
 from kvplan.pools.sliding import sliding_slots
+from kvplan.pools.token_major import TokenMajorPool
 from kvplan.pools.write_loc import KVWriteLoc
 
 
@@ -42,9 +42,9 @@ class UnifiedPool(RoutedPool):
     def __init__(
         self,
         buffer: torch.Tensor,
-        full: PageMajorPool,
+        full: TokenMajorPool,
         *,
-        sliding: PageMajorPool | None = None,
+        sliding: TokenMajorPool | None = None,
         state: StatePool | None = None,
     ) -> None:
         parts = [pool for pool in (full, sliding) if pool is not None]
@@ -67,8 +67,10 @@ class UnifiedPool(RoutedPool):
         return self.full
 
     def parts(self) -> dict[str, list[PoolTensor]]:
+        linear = () if self.state is None else self.state.layer_ids
+        layers = tuple(sorted((*self.layer_ids, *linear)))
         parts = {
-            "unified": [PoolTensor("buffer", self.layer_ids, self.buffer, is_view=False)],
+            "unified": [PoolTensor("buffer", layers, self.buffer, is_view=False)],
             "full": self.full.tensors(),
         }
         if self.sliding is not None:

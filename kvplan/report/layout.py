@@ -38,7 +38,7 @@ class LaidTensor(NamedTuple):
         """Layers of each copy: one each, or all of them of a single tensor."""
         if self.tensor.copies == len(self.layers):
             return tuple((layer,) for layer in self.layers)
-        return (self.layers,)
+        return (self.layers,) * self.tensor.copies
 
 
 class Total(NamedTuple):
@@ -135,7 +135,8 @@ def totals(laid: tuple[LaidTensor, ...], books: Ledger) -> list[Total]:
     """Bytes per use of the card, in the ledger's names and order."""
     sums: Counter[str] = Counter()
     for each in laid:
-        sums[title(each.tensor)] += each.tensor.num_bytes
+        if each.tensor.view_stride is None:
+            sums[title(each.tensor)] += each.tensor.num_bytes
     booked = {entry.name: entry.num_bytes for entry in books.entries}
     names = [name for name in booked if name in sums]
     names += [name for name in sums if name not in booked]

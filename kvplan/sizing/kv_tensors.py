@@ -24,7 +24,9 @@ def kv_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
     stage, pool = planned.stage, planned.pool
     page = stage.resolved.page_size
     if pool.unified is not None:
-        yield TensorPlan("unified", "buffer", 1, (pool.unified.total_bytes,), "uint8")
+        from kvplan.sizing.unified_tensors import unified_tensors
+
+        yield from unified_tensors(planned)
     elif pool.compressed is not None:
         from kvplan.sizing.compressed_tensors import compressed_tensors
 

@@ -122,6 +122,8 @@ def pool_entries(tensors: tuple[TensorPlan, ...]) -> list[Entry]:
     """Tensors summed by what a reader calls them."""
     sums: dict[str, int] = {}
     for tensor in tensors:
+        if tensor.view_stride is not None:
+            continue
         title = title_of(tensor)
         sums[title] = sums.get(title, 0) + tensor.num_bytes
     outside = {"req_to_token", "request rows", "free lists"}

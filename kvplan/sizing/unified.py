@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 
 from kvplan.errors import CombinationError
@@ -12,7 +13,7 @@ from kvplan.sizing.shapes import kv_heads_per_rank, state_bytes_per_layer
 from kvplan.sizing.shortage import Shortage
 from kvplan.sizing.sliding import sliding_cell
 from kvplan.sizing.stage import Stage
-from kvplan.spec.model import Mha, Sliding
+from kvplan.spec.model import Mla
 from kvplan.units import GIB, ceil_div, ceil_page, floor_page
 
 ENTRY_ALIGN = 32  # bytes of one token over all layers are padded to it
@@ -60,12 +61,9 @@ def unified_buffer(
 def entries(stage: Stage, *, slides: bool) -> tuple[int, int]:
     """Bytes of a token on the full side, and of a token or a state slot on the other."""
     layers, model, resolved = stage.layers, stage.model, stage.resolved
-    full = token_entry(stage, model.attention, stage.kv_heads, len(layers.full))
+    full = token_entry(stage, len(layers.full), slides=False)
     if slides:
-        sliding = model.sliding
-        assert sliding is not None
-        heads = kv_heads_per_rank(sliding.num_kv_heads, resolved.widths.attn_tp)
-        return full, token_entry(stage, sliding, heads, len(layers.sliding))
+        return full, token_entry(stage, len(layers.sliding), slides=True)
     assert model.linear is not None
     per_layer = state_bytes_per_layer(
         model.linear, resolved.widths.attn_tp, resolved.mamba_ssm_dtype
@@ -78,15 +76,22 @@ def entries(stage: Stage, *, slides: bool) -> tuple[int, int]:
     return full, per_layer * len(layers.linear)
 
 
-def token_entry(stage: Stage, attention: object, heads: int, layers: int) -> int:
+def dense_rows(stage: Stage, *, slides: bool) -> dict[str, tuple[int, ...]]:
+    """What one layer of a side keeps of a token, in the order of the entry."""
+    attention = stage.model.sliding if slides else stage.model.attention
+    assert attention is not None
+    if isinstance(attention, Mla):
+        return {"latent": (1, attention.kv_lora_rank + attention.qk_rope_head_dim)}
+    heads = stage.kv_heads
+    if slides:
+        heads = kv_heads_per_rank(attention.num_kv_heads, stage.resolved.widths.attn_tp)
+    return {"k": (heads, attention.head_dim), "v": (heads, attention.v_head_dim)}
+
+
+def token_entry(stage: Stage, layers: int, *, slides: bool) -> int:
     """Rows of one token over some layers, padded to a whole entry."""
     element = ELEMENT_BYTES[stage.resolved.kv_cache_dtype]
-    if isinstance(attention, Mha | Sliding):
-        rows = [heads * dim * element for dim in (attention.head_dim, attention.v_head_dim)]
-    else:
-        width = stage.model.attention
-        assert not isinstance(width, Mha)
-        rows = [(width.kv_lora_rank + width.qk_rope_head_dim) * element]
+    rows = [math.prod(row) * element for row in dense_rows(stage, slides=slides).values()]
     for row in rows:
         if row % ROW_ALIGN:
             raise CombinationError(

@@ -16,10 +16,10 @@ from kvplan.errors import PoolError
 from kvplan.pools.host import HostTier
 from kvplan.pools.hybrid_rows import HybridRequestRows, TrackingPlan
 from kvplan.pools.marks import mark, unmark
-from kvplan.pools.page_major import PageMajorPool, token_bytes
 from kvplan.pools.recurrent import StatePool
 from kvplan.pools.slot_band import SlotBand
 from kvplan.pools.storage import Storage, open_storage
+from kvplan.pools.token_major import TokenMajorPool
 from kvplan.pools.unified import UnifiedPool
 from kvplan.pools.write_loc import KVWriteLoc
 
@@ -27,16 +27,14 @@ PAGE = 4
 STATE_BYTES = 2 * (6 * 3 * 2 + 4 * 4)  # two layers of conv windows in bf16 and float32 state
 
 
-def page_major(
+def token_major(
     buffer: torch.Tensor, layer_ids: tuple[int, ...], heads: int, storage: Storage
-) -> PageMajorPool:
-    return PageMajorPool(
+) -> TokenMajorPool:
+    return TokenMajorPool(
         buffer,
         page_size=PAGE,
         layer_ids=layer_ids,
-        num_heads=heads,
-        head_dim=16,
-        v_head_dim=8,
+        rows={"k": (heads, 16), "v": (heads, 8)},
         dtype=torch.float8_e4m3fn,
         storage=storage,
     )
@@ -55,8 +53,8 @@ def unified_pool(total_bytes: int, storage: Storage) -> UnifiedPool:
         storage=storage,
         band=band,
     )
-    full = page_major(buffer, (0, 4), 2, storage)
-    return UnifiedPool(buffer, full, sliding=page_major(buffer, (2,), 1, storage), state=state)
+    full = token_major(buffer, (0, 4), 2, storage)
+    return UnifiedPool(buffer, full, sliding=token_major(buffer, (2,), 1, storage), state=state)
 
 
 @pytest.fixture
@@ -92,17 +90,43 @@ def test_all_tensors_are_views_of_the_one_buffer(pool):
     assert {each.tensor.untyped_storage().data_ptr() for each in pool.tensors()} == {address}
 
 
-def test_a_page_of_all_layers_is_one_run_of_bytes(pool):
-    slots = torch.arange(3 * PAGE, 4 * PAGE, device=pool.storage.device)
+@pytest.mark.parametrize("slot", [PAGE, 3 * PAGE + 1])
+def test_a_token_of_all_layers_is_one_run_of_bytes(pool, slot):
+    """Two layers of 2 heads x (16 + 8) bytes; the sliding layer's 24 bytes are padded to 32."""
+    slots = torch.tensor([slot], device=pool.storage.device)
     for layer_id in (0, 4):
         write(pool, layer_id, slots, slots)
 
     written = pool.buffer.nonzero().flatten()
-    page_bytes = PAGE * token_bytes(
-        num_layers=2, num_heads=2, head_dim=16, v_head_dim=8, dtype=torch.float8_e4m3fn
+    assert (pool.full.entry_bytes, pool.sliding.entry_bytes) == (96, 32)
+    assert slot * 96 <= written.min() <= written.max() < (slot + 1) * 96
+
+
+@pytest.mark.parametrize(("layer", "at"), [(0, 0), (4, 48)])
+def test_an_entry_holds_k_and_v_layer_by_layer(pool, layer, at):
+    assert [each.offset_bytes for each in pool.places(layer, 9)] == [9 * 96 + at, 9 * 96 + at + 32]
+
+
+def test_latents_lie_in_a_shared_buffer_too(anywhere):
+    buffer = anywhere.zeros((4_000,), torch.uint8)
+    pool = TokenMajorPool(
+        buffer,
+        page_size=PAGE,
+        layer_ids=(0, 2),
+        rows={"latent": (1, 24)},
+        value_width=16,
+        dtype=torch.bfloat16,
+        storage=anywhere,
     )
-    assert page_bytes == pool.full.page_bytes == 384
-    assert 3 * page_bytes <= written.min() <= written.max() < 4 * page_bytes
+    slots = torch.tensor([7], device=anywhere.device)
+    for layer_id in (0, 2):
+        loc = KVWriteLoc(slots, physical=True)
+        pool.set_kv_buffer(layer_id, loc, mark(slots + layer_id, (1, 24)))
+
+    assert pool.entry_bytes == 96
+    assert [unmark(pool.read(layer_id, slots)[0]).item() for layer_id in (0, 2)] == [7, 9]
+    assert pool.row_shapes(0) == ((1, 24), None)
+    assert pool.get_value(2).shape == (pool.num_slots, 1, 16)
 
 
 def test_unmarked_slots_are_refused(pool):
@@ -121,12 +145,13 @@ def test_host_tiers_and_copies_go_by_sub_pool(pool):
     with pytest.raises(PoolError, match="bands of their own"):
         pool.copy_pages(torch.tensor([1]), torch.tensor([2]))
 
-    assert HostTier(pool.sliding, size=2 * PAGE).bytes() == 2 * pool.sliding.page_bytes
+    # without the padding of entries: a layer travels alone
+    assert HostTier(pool.sliding, size=2 * PAGE).bytes() == 2 * PAGE * 24
 
 
 def test_what_does_not_fit_a_buffer_is_refused(storage):
     with pytest.raises(PoolError, match="a buffer of 383 bytes holds no page of 384 bytes"):
-        page_major(storage.zeros((383,), torch.uint8), (0, 4), 2, storage)
+        token_major(storage.zeros((383,), torch.uint8), (0, 4), 2, storage)
     band = SlotBand(storage.zeros((100,), torch.uint8), 10)
     with pytest.raises(PoolError, match="does not fit 10 slots of 10 bytes, 0 of them used"):
         band.zeros((1, 9, 2), torch.uint8)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kvplan.errors import CombinationError, PoolError
-from kvplan.pools.build import build
+from kvplan.errors import CombinationError
 from kvplan.sizing.ledger import ledger
 from kvplan.spec.gpu import GpuSpec
 from tests.sizing.launched import EIGHT_GIB, planned
@@ -85,11 +84,6 @@ def test_other_cards_keep_a_sliding_pool():
 
     assert plan.resolved.request_ring is None
     assert plan.stages[0].pool.cell.num_bytes == 663.25
-
-
-def test_rings_are_not_built():
-    with pytest.raises(PoolError, match="rings of DeepSeek-V4"):
-        build(planned(compressed(), MI300X, **RING), "meta")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kvplan.errors import CombinationError, PoolError
-from kvplan.pools.build import build
+from kvplan.errors import CombinationError
 from kvplan.sizing.capacity import capacity_at
 from kvplan.sizing.ledger import ledger
 from tests.sizing.launched import EIGHT_GIB, planned
@@ -108,8 +107,3 @@ def test_a_chunk_ends_with_a_page_and_a_default_fraction_gives_way():
 def test_what_cannot_be_sharded_is_refused(model, gpu, args, problem):
     with pytest.raises(CombinationError, match=problem):
         planned(model, gpu, **{**SHARDED, **args})
-
-
-def test_scratch_is_not_built():
-    with pytest.raises(PoolError, match="gather scratch is not built"):
-        build(planned(latent("DeepseekV2ForCausalLM"), H100, **SHARDED), "meta")

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplan.allocators.unified import UnifiedAllocator
-from kvplan.errors import CombinationError, PoolError
-from kvplan.pools.build import build
+from kvplan.errors import CombinationError
 from kvplan.sizing.capacity import capacity_at
 from kvplan.sizing.ledger import ledger
 from kvplan.sizing.plan import NoStart
@@ -156,11 +155,6 @@ def test_drafts_and_host_tiers_of_one_buffer_are_named_as_not_modelled(model, ar
 
     assert plan.resolved.not_modelled == ("enable_unified_memory",)
     assert plan.stages[0].pool.unified is None
-
-
-def test_the_pools_of_one_buffer_are_not_built():
-    with pytest.raises(PoolError, match="not built from a plan"):
-        build(planned(GPT_OSS, **UNIFIED), "meta")
 
 
 @given(
