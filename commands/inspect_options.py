@@ -82,7 +82,7 @@ def find(named: LaunchOptions, wanted: Wanted) -> Found:
     if isinstance(outcome, NoStart):
         return Found(outcome, recorded, asked.warnings)
     if recorded is not None:
-        check_state_of(outcome, recorded)
+        check_state_of(outcome, recorded, is_own=names_nothing(named))
     subject = Subject(outcome, pp_ranks(outcome, wanted), recorded)
     subject = allocated(located(subject, wanted), wanted)
     return Found(subject, recorded, asked.warnings)
@@ -113,14 +113,17 @@ def check_options(wanted: Wanted) -> None:
 
 def read_launch_of(named: LaunchOptions, recorded: Recorded | None) -> Asked | None:
     """The launch that the command line names, else the state's own; None where there is none."""
-    unnamed = all(
-        not getattr(named, field) for field in named.__struct_fields__ if field != "memory"
-    )
-    if recorded is None or not unnamed or named.memory != MemoryInputs():
+    if recorded is None or not names_nothing(named):
         return read_launch_options(named)
     if recorded.state.launch is None:
         return None
     return Asked(read_launch(recorded), (), ())
+
+
+def names_nothing(named: LaunchOptions) -> bool:
+    """Whether the command line says nothing of a launch."""
+    fields = (field for field in named.__struct_fields__ if field != "memory")
+    return named.memory == MemoryInputs() and not any(getattr(named, each) for each in fields)
 
 
 def without_launch(wanted: Wanted) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+from kvplan.guard.words import printable
 from kvplan.report.layout import spans
 
 from .render import gib, table
@@ -76,9 +77,8 @@ def show_address(address: dict[str, Any], out: Any) -> None:
     """Who holds the slot, then its bytes in every buffer, layers with the same ones together."""
     holders = address["holders"] or []
     for holder in holders if len(holders) > 1 else ():
-        out.print(
-            f"  in row {holder['row']:,} of '{holder['rid']}' at position {holder['position']:,}"
-        )
+        rid, position = printable(holder["rid"]), holder["position"]
+        out.print(f"  in row {holder['row']:,} of '{rid}' at position {position:,}")
     if address["dcp_rank"] or address["dcp_slot"] != address["slot"]:
         out.print(f"  on context rank {address['dcp_rank']}: its slot {address['dcp_slot']:,}")
     for stage in address["stages"]:

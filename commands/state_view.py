@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kvplan.guard.words import printable
 from kvplan.report.occupancy import PageClass, reported_map
 
 from .render import table
@@ -66,7 +67,7 @@ def show_requests(occupancy: dict[str, Any], out: Any) -> None:
     largest = sorted(requests, key=lambda each: (-each["pages"], each["row"]))[:SHOWN_REQUESTS]
     lines = [
         (
-            f"  {each['rid']}",
+            f"  {printable(each['rid'])}",
             f"{each['row']:,}",
             f"{each['seq_len']:,}",
             f"{each['cached_len']:,}",

@@ -153,6 +153,49 @@ def changed(tmp_path: Path, **fields: Any) -> str:
     return str(file)
 
 
+def test_a_name_is_shown_without_what_a_terminal_would_obey(kvplan: Run, tmp_path: Path):
+    requests = json.loads(Path(PAGED).read_text())["requests"]
+    name = "a\x1b[31m\n'b'"
+    requests[0]["rid"] = name
+    file = changed(tmp_path, requests=requests)
+    spelled = r"a\x1b[31m\n'b'"
+
+    for asked in ((), ("--slot", "300"), ("--request", name, "--position", "3")):
+        code, out, _ = kvplan("inspect", "--state", file, *asked)
+        assert code == 0
+        assert spelled in out
+        assert "\x1b" not in out
+    code, out, err = kvplan("inspect", "--state", file, "--request", "zz", "--position", "3")
+    assert (code, out) == (2, "")
+    assert f"one of: '{spelled}', 'batch-1'" in err
+    report = kvplan("inspect", "--state", file, "--json")[1]
+    assert name in {each["rid"] for each in json.loads(report)["occupancy"]["requests"]}
+
+
+def test_an_unknown_name_is_not_answered_with_thousands(kvplan: Run, tmp_path: Path):
+    rows = [
+        {"rid": f"chat-{row}", "row": row, "seq_len": 0, "slots": []} for row in range(1, 5_000)
+    ]
+    fields = {"rows": 5_000, "row_width": 9, "requests": rows, "cached": [], "launch": None}
+    file = changed(tmp_path, **fields)
+
+    err = kvplan("inspect", "--state", file, "--request", "zz", "--position", "0")[2]
+
+    assert "one of: 'chat-1', 'chat-10', 'chat-100'" in err
+    assert err.endswith(", and 4,987 more\n")
+
+
+def test_a_state_that_is_none_of_its_own_launch_is_refused(kvplan: Run, tmp_path: Path):
+    launch = json.loads(Path(PAGED).read_text())["launch"]
+    launch["server"]["page_size"] = 64
+
+    code, out, err = kvplan("inspect", "--state", changed(tmp_path, launch=launch))
+
+    assert (code, out) == (2, "")
+    assert "the state has 16 tokens a page, the plan of its own launch 64" in err
+    assert "no MODEL" not in err
+
+
 def test_lost_pages_are_an_answer_that_says_no(kvplan: Run, tmp_path: Path):
     file = changed(tmp_path, kv={"tokens": 4096, "free_pages": [[123, 134]]})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kvplan.errors import InputError, did_you_mean
+from kvplan.errors import InputError, nearest
+from kvplan.guard.words import printable
 from kvplan.report.layout import LaidTensor, stage_layout
 from kvplan.report.ownership import holders
 from kvplan.report.regions import (
@@ -20,6 +21,7 @@ from kvplan.report.state import HeldRow, Recorded, RecordedState
 from kvplan.sizing.plan import Plan, StagePlan
 
 ENTRY_BYTES = 4  # of req_to_token
+SHOWN_NAMES = 12
 RATIOS = {"c4": 4, "c128": 128}
 
 
@@ -55,7 +57,7 @@ def request_spot(recorded: Recorded, rid: str, position: int) -> Spot:
             return held_spot(recorded.state, request, first + position - passed, position)
         passed += count
     raise InputError(
-        f"request '{rid}' has no position {position}",
+        f"request {request.name} has no position {position}",
         where=recorded.where,
         hint=f"its positions are 0 to {passed - 1}" if passed else "it holds no slots",
     )
@@ -65,9 +67,19 @@ def request_named(recorded: Recorded, rid: str) -> HeldRow:
     """A request of the state by its name."""
     requests = {each.rid: each for each in recorded.state.requests}
     if rid not in requests:
-        hint = did_you_mean(rid, requests) if requests else "the state has no requests"
-        raise InputError(f"no request is named '{rid}'", where=recorded.where, hint=hint)
+        problem = f"no request is named '{printable(rid)}'"
+        raise InputError(problem, where=recorded.where, hint=other_names(rid, list(requests)))
     return requests[rid]
+
+
+def other_names(rid: str, known: list[str]) -> str:
+    """The nearest name, else the first of all."""
+    close = nearest(rid, known)
+    if close is not None:
+        return f"did you mean '{printable(close)}'?"
+    more = f", and {len(known) - SHOWN_NAMES:,} more" if len(known) > SHOWN_NAMES else ""
+    names = ", ".join(f"'{printable(each)}'" for each in sorted(known)[:SHOWN_NAMES])
+    return f"one of: {names}{more}" if known else "the state has no requests"
 
 
 def slot_spot(recorded: Recorded, slot: int) -> Spot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvplan.guard.words import printable
 from kvplan.units import GIB, MIB
 
 
@@ -43,7 +44,7 @@ def address_words(address: dict[str, Any]) -> str:
         words.append(address["class"])
     if address["rid"] is not None:
         row = f"row {address['row']:,}, position {address['position']:,}"
-        words = [f"'{address['rid']}'", row, *words]
+        words = [f"'{printable(address['rid'])}'", row, *words]
     return " · ".join(words)
 
 

@@ -92,7 +92,7 @@ def share(checker: Checker, path: FieldPath, run: Run, marks: bytearray, request
         < count
     ):
         slot = next(each for each in range(first, first + count) if marks[each] in (NOBODY, OWNED))
-        problem = f"slot {slot} of the cached prefix of '{request.rid}' is not in the cache"
+        problem = f"slot {slot} of the cached prefix of {request.name} is not in the cache"
         raise checker.refuse(path, problem)
     mark(marks, run, SHARED)
 
@@ -140,7 +140,7 @@ def state_marks(checker: Checker) -> bytearray:
     if state.state is None:
         for index, request in enumerate(state.requests):
             if request.state_slot or request.tracking_slots:
-                problem = f"'{request.rid}' has state slots and the state has none"
+                problem = f"{request.name} has state slots and the state has none"
                 raise checker.refuse(("requests", index), problem)
         return bytearray()
     marks = bytearray(state.state.slots + 1)
@@ -178,7 +178,7 @@ def split(run: Run, num_cached: int) -> tuple[Run, Run]:
 
 def described(state: RecordedState, slot: int) -> list[str]:
     """Who has a slot, in words."""
-    words = [f"'{each.request.rid}' at position {each.position}" for each in holders(state, slot)]
+    words = [f"{each.request.name} at position {each.position}" for each in holders(state, slot)]
     if is_cached(state, slot):
         words.insert(0, "the prefix cache")
     return words if len(words) > 1 else [f"{words[0]}, twice"]

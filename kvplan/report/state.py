@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from kvplan.document import Document
 from kvplan.errors import InputError
+from kvplan.guard.words import printable
 from kvplan.planner import Launch
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.spec.gpu import GpuSpec
@@ -67,6 +68,11 @@ class HeldRow(
     cached_len: Id = 0
     state_slot: Number | None = None
     tracking_slots: tuple[Number, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The request's name as a message has it: in quotes, control characters spelled out."""
+        return f"'{printable(self.rid)}'"
 
 
 class StateSlots(
@@ -194,14 +200,16 @@ def parse_state(text: str, where: str) -> Recorded:
 
 def refuse_other_schemas(document: Document) -> None:
     """A file of another kind or version is named as such, not by its first odd field."""
+    from kvplan.refusals import shown
+
     data = document.data
     found = data.get("schema") if isinstance(data, dict) else None
     if found == SCHEMA:
         return
     hint = "record one with 'kvplan trace --record'"
-    if isinstance(found, str):
+    if found is not None:
         raise InputError(
-            f"the schema is {found[:40]!r}, a recorded state has '{SCHEMA}'",
+            f"the schema is {shown(found)}, a recorded state has '{SCHEMA}'",
             where=document.where(("schema",)),
             hint=hint,
         )

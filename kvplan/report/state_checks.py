@@ -22,6 +22,15 @@ class Checker:
         """The refusal of the value at path."""
         return InputError(problem, where=self.document.where(path), hint=hint)
 
+    def owner(self, path: FieldPath) -> str:
+        """Whose the value at path is, to follow what it is called."""
+        match path:
+            case "requests", int(index), *_:
+                return f" of {self.state.requests[index].name}"
+            case [*_, "cached", _]:
+                return " of the cache"
+        return ""
+
 
 def check_sizes(checker: Checker) -> None:
     """Pools are whole pages, and slots of a second pool are mapped only where there is one."""
@@ -37,36 +46,37 @@ def check_sizes(checker: Checker) -> None:
 def check_rows(checker: Checker) -> None:
     """One row and one name a request, and no more slots than a row has room for."""
     state = checker.state
-    rows: dict[int, str] = {}
+    rows: dict[int, HeldRow] = {}
     names: set[str] = set()
     for index, request in enumerate(state.requests):
         path: FieldPath = ("requests", index)
         if request.rid in names:
-            raise checker.refuse((*path, "rid"), f"request '{request.rid}' comes twice")
+            raise checker.refuse((*path, "rid"), f"request {request.name} comes twice")
         if request.row >= state.rows:
-            problem = f"row {request.row} of '{request.rid}' is out of range"
+            problem = f"row {request.row} of {request.name} is out of range"
             hint = f"rows are 1 to {state.rows - 1}"
             raise checker.refuse((*path, "row"), problem, hint)
         if request.row in rows:
-            problem = f"row {request.row} belongs to '{rows[request.row]}' and to '{request.rid}'"
+            other = rows[request.row].name
+            problem = f"row {request.row} belongs to {other} and to {request.name}"
             raise checker.refuse((*path, "row"), problem)
         check_lengths(checker, path, request)
         names.add(request.rid)
-        rows[request.row] = request.rid
+        rows[request.row] = request
 
 
 def check_lengths(checker: Checker, path: FieldPath, request: HeldRow) -> None:
     """Cached prefix, tokens and slots of one request fit into each other."""
     allocated, width = num_ids(request.slots), checker.state.row_width
     if allocated > width:
-        problem = f"'{request.rid}' has {allocated} slots in a row of {width}"
+        problem = f"{request.name} has {allocated} slots in a row of {width}"
         raise checker.refuse((*path, "slots"), problem)
     if request.seq_len > allocated:
-        problem = f"'{request.rid}' has {request.seq_len} tokens and {allocated} slots"
+        problem = f"{request.name} has {request.seq_len} tokens and {allocated} slots"
         raise checker.refuse((*path, "seq_len"), problem)
     if request.cached_len > request.seq_len:
         problem = (
-            f"'{request.rid}' has {request.seq_len} tokens, {request.cached_len} of them cached"
+            f"{request.name} has {request.seq_len} tokens, {request.cached_len} of them cached"
         )
         raise checker.refuse((*path, "cached_len"), problem)
 
@@ -79,7 +89,7 @@ def check_slots(checker: Checker, path: FieldPath, run: Run, num_slots: int) -> 
     what = "takes padding" if first < page_size else "is out of range"
     slot = first_outside(run, page_size, num_slots - 1)
     hint = f"slots are {page_size} to {num_slots - 1}"
-    raise checker.refuse(path, f"slot {slot} {what}", hint)
+    raise checker.refuse(path, f"slot {slot}{checker.owner(path)} {what}", hint)
 
 
 def check_state_slots(checker: Checker, path: FieldPath, run: Run, seen: bytearray) -> None:
@@ -88,11 +98,22 @@ def check_state_slots(checker: Checker, path: FieldPath, run: Run, seen: bytearr
     if first < 1 or first + count > len(seen):
         hint = f"state slots are 1 to {len(seen) - 1}; slot 0 takes padding"
         slot = first_outside(run, 1, len(seen) - 1)
-        raise checker.refuse(path, f"state slot {slot} is out of range", hint)
+        problem = f"state slot {slot}{checker.owner(path)} is out of range"
+        raise checker.refuse(path, problem, hint)
     twice = seen.find(1, first, first + count)
     if twice >= 0:
-        raise checker.refuse(path, f"state slot {twice} is held twice, or held and free")
+        names = state_slot_owners(checker.state, twice)
+        problem = f"state slot {twice}{names} is held twice, or held and free"
+        raise checker.refuse(path, problem)
     seen[first : first + count] = b"\1" * count
+
+
+def state_slot_owners(state: RecordedState, slot: int) -> str:
+    """The requests that have a state slot, to follow its number."""
+    names = [
+        each.name for each in state.requests if slot in (each.state_slot, *each.tracking_slots)
+    ]
+    return f" of {' and '.join(names)}" if names else ""
 
 
 def check_free(checker: Checker, name: str, pool: PagedPool, marks: bytearray) -> None:

@@ -63,14 +63,21 @@ def recorded_sizes(recorded: Recorded) -> StateSizes:
     )
 
 
-def check_state_of(plan: Plan, recorded: Recorded) -> None:
-    """InputError where a state is not one of this plan: its addresses would be wrong."""
+def check_state_of(plan: Plan, recorded: Recorded, *, is_own: bool) -> None:
+    """InputError where a state is not one of this plan: its addresses would be wrong.
+
+    `is_own`: the plan is of the launch that the state names.
+    """
     planned, found = plan_sizes(plan), recorded_sizes(recorded)
+    whose = " of its own launch" if is_own else ""
+    hint = "name the launch that was recorded"
+    if not is_own:
+        hint += ", or no MODEL at all to take the state's own"
     for name, size in planned._asdict().items():
         has = getattr(found, name)
         if has != size:
             raise InputError(
-                f"the state has {has:,} {WORDS[name]}, the plan {size:,}",
+                f"the state has {has:,} {WORDS[name]}, the plan{whose} {size:,}",
                 where=recorded.where,
-                hint="name the launch that was recorded, or no MODEL at all to take the state's own",
+                hint=hint,
             )

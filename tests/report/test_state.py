@@ -139,8 +139,8 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "more tokens than slots": (put("requests", 0, "seq_len", value=9), "has 9 tokens and 7 slots"),
     "more cached than tokens": (put("requests", 0, "cached_len", value=8), "7 tokens, 8 of them"),
     "a row too narrow": (put("row_width", value=6), "'a' has 7 slots in a row of 6"),
-    "a padding slot": (put("requests", 0, "slots", 1, value=[3, 3]), "slot 3 takes padding"),
-    "a slot out of range": (put("requests", 0, "slots", 1, value=[34, 3]), "slot 36 is out of range"),
+    "a padding slot": (put("requests", 0, "slots", 1, value=[3, 3]), "slot 3 of 'a' takes padding"),
+    "a slot out of range": (put("requests", 0, "slots", 1, value=[34, 3]), "slot 36 of 'a' is out of range"),
     "a slot of two requests": (
         put("requests", 1, "slots", 1, value=[10, 2]),
         "slot 10 is held twice: 'a' at position 6, 'b' at position 4",
@@ -153,6 +153,8 @@ REFUSALS: dict[str, tuple[Change, str]] = {
         put("cached", value=[[4, 4], [7, 1]]),
         "slot 7 is held twice: the prefix cache, 'a' at position 3",
     ),
+    "a cached slot out of range": (put("cached", value=[[36, 1]]), "slot 36 of the cache is out"),
+    "a schema that is no name": (put("schema", value=7), "the schema is 7, a recorded"),
     "a prefix that is not cached": (
         put("requests", 0, "cached_len", value=6),
         "slot 8 of the cached prefix of 'a' is not in the cache",
@@ -179,9 +181,9 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "a sliding slot too far": (put("full_to_swa", value=[[4, 20, 1]]), "slot 20 is out of range"),
     "a state slot of two": (
         put("requests", 0, "tracking_slots", value=[4]),
-        "state slot 4 is held twice, or held and free",
+        "state slot 4 of 'a' is held twice, or held and free",
     ),
-    "a state slot too far": (put("requests", 0, "state_slot", value=5), "state slot 5 is out of"),
+    "a state slot too far": (put("requests", 0, "state_slot", value=5), "state slot 5 of 'a' is out of"),
     "state slots of a plain model": (
         lambda data: (data.pop("state"), put("requests", 0, "state_slot", value=1)(data)),
         "'a' has state slots and the state has none",
@@ -227,3 +229,14 @@ def test_a_state_without_a_launch_says_what_to_name():
     with pytest.raises(InputError, match="names no launch") as refusal:
         read_launch(parse(small()))
     assert refusal.value.hint == "name MODEL and --gpu beside --state"
+
+
+@pytest.mark.parametrize("field", ["row", "seq_len", "cached_len", "slots", "state_slot"])
+def test_a_refusal_names_the_request_without_what_a_terminal_would_obey(field: str):
+    data = small()
+    put("requests", 0, "rid", value="a\x1b[31m\nerror: b")(data)
+    put("requests", 0, field, value=[[36, 1]] if field == "slots" else 30)(data)
+
+    with pytest.raises(InputError) as refusal:
+        parse(data)
+    assert r"'a\x1b[31m\nerror: b'" in refusal.value.problem
