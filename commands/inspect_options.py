@@ -1,5 +1,6 @@
 """The options of `kvplan inspect`, and what they ask to look at."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from kvplan.sizing.memory import MemoryInputs
 from kvplan.sizing.plan import NoStart, Plan
 
 from .launch_options import Asked, LaunchOptions, read_launch_options
+from .render import check_output
 
 State = Annotated[
     Path | None, typer.Option("--state", help="State that 'kvplan trace --record' wrote.")
@@ -73,6 +75,7 @@ class Found(msgspec.Struct, frozen=True):
 def find(named: LaunchOptions, wanted: Wanted) -> Found:
     """Read the state, plan the launch, find the token, build the pools: as far as asked for."""
     check_options(wanted)
+    keep_inputs(named, wanted)
     recorded = load_state(wanted.state) if wanted.state is not None else None
     asked = read_launch_of(named, recorded)
     if asked is None:
@@ -95,9 +98,8 @@ def check_options(wanted: Wanted) -> None:
         raise InputError("--request and --slot exclude each other")
     if wanted.pp_rank is not None and wanted.all_ranks:
         raise InputError("--pp-rank and --all-ranks exclude each other")
-    if output is not None and output.suffix not in OUTPUTS:
-        hint = f"use a name in {' or '.join(OUTPUTS)}"
-        raise InputError(f"no form is written for '{output.name}'", hint=hint)
+    if output is not None:
+        check_output(output, OUTPUTS)
     draws = output is not None and output.suffix == ".svg"
     for flag, given, needed, there in (
         ("--request", has_request, "--state", wanted.state is not None),
@@ -109,6 +111,18 @@ def check_options(wanted: Wanted) -> None:
     ):
         if given and not there:
             raise InputError(f"{flag} needs {needed}", hint=f"add {needed}")
+
+
+def keep_inputs(named: LaunchOptions, wanted: Wanted) -> None:
+    """InputError where --output would overwrite what is read."""
+    if wanted.output is None:
+        return
+    words = [Path(each) for each in named.words or ()]
+    inputs = [wanted.state, named.launch_file, *words, *(each / "config.json" for each in words)]
+    for each in inputs:
+        with suppress(OSError, ValueError):  # no such file: nothing to overwrite
+            if each is not None and wanted.output.samefile(each):
+                raise InputError(f"--output would overwrite '{each}', which is read")
 
 
 def read_launch_of(named: LaunchOptions, recorded: Recorded | None) -> Asked | None:
@@ -176,7 +190,7 @@ def allocated(subject: Subject, wanted: Wanted) -> Subject:
     if not wanted.allocate:
         return subject
     assert subject.plan is not None
-    device = wanted.device or "auto"
+    device = "auto" if wanted.device is None else wanted.device
     built = [
         allocate(subject.plan, device, pp_rank=rank, kv_scale=wanted.kv_scale)
         for rank in subject.pp_ranks

@@ -124,6 +124,7 @@ def length_words(place: dict[str, Any]) -> str:
 def show_allocation(stages: list[dict[str, Any]], out: Any) -> None:
     """Planned and built bytes of every kind of tensor, and what CUDA's allocator counts."""
     for stage in stages:
+        show_stage(stage, len(stages), out)
         rows = [
             (
                 f"  {each['pool']}.{each['name']}",

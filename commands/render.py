@@ -46,6 +46,8 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
         )
     if not path.parent.is_dir():
         raise InputError(f"the folder '{path.parent}' does not exist")
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder", hint="name a file")
 
 
 @contextmanager

@@ -238,6 +238,18 @@ def test_pools_are_built_and_compared(kvplan: Run, answer):
     assert (code, out.partition(" of ")[0]) == (0, "as planned: every tensor")
 
 
+def test_each_stage_is_built_under_its_name(kvplan: Run, answer):
+    argv = (*LLAMA, *TINY, "--pp-size", "2", "--all-ranks", "--allocate", "--device", "meta")
+
+    built = answer(*argv)["allocation"]
+    out = kvplan("inspect", *argv)[1]
+
+    assert [each["pp_rank"] for each in built] == [0, 1]
+    assert [each["layers"] for each in built] == [[0, 16], [16, 32]]
+    assert "stage 0, layers 0–15\n" in out
+    assert "stage 1, layers 16–31\n" in out
+
+
 def test_a_launch_that_does_not_start_has_no_pools(kvplan: Run):
     code, out, _ = kvplan("inspect", "llama-3.1-70b", "--gpu", "h100")
 
@@ -265,6 +277,8 @@ REFUSALS = [
     (("--gpu", "h100", "--state", PAGED), "no model is named"),
     (("--state", "nowhere.json"), "nowhere.json: cannot read"),
     ((*LLAMA, "--allocate", "--device", "tpu"), "unknown device 'tpu'"),
+    ((*LLAMA, "--allocate", "--device", ""), "unknown device ''"),
+    ((*LLAMA, "--output", "nowhere/report.json"), "the folder 'nowhere' does not exist"),
     ((*LLAMA, "--allocate", "--device", "cpu"), "GiB free, the pools take"),
     ((), "no model is named"),
 ]
@@ -279,12 +293,49 @@ def test_what_cannot_be_looked_at_is_refused(kvplan: Run, argv: tuple[str, ...],
     assert words in err
 
 
+@pytest.mark.parametrize("name", ["report.json", "map.svg"])
+def test_a_folder_is_no_place_for_a_report(kvplan: Run, tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+
+    code, out, err = kvplan("inspect", "--state", PAGED, "--output", str(tmp_path / name))
+
+    assert (code, out) == (2, "")
+    assert f"{name}' is a folder" in err
+    assert list(tmp_path.rglob("*")) == [tmp_path / name]
+
+
+def test_nothing_that_is_read_is_overwritten(kvplan: Run, tmp_path: Path):
+    state, config, launch = (
+        tmp_path / each for each in ("state.json", "config.json", "launch.json")
+    )
+    state.write_text(Path(PAGED).read_text())
+    config.write_text("{}")
+    launch.write_text('{"model-path": "qwen3-8b"}')
+    link = tmp_path / "link.json"
+    link.symlink_to(state)
+    for argv, output in (
+        (("--state", str(state)), state),
+        (("--state", str(state)), link),
+        ((str(config), "--gpu", "h100"), config),
+        ((str(tmp_path), "--gpu", "h100"), config),
+        (("--launch-file", str(launch), "--gpu", "h100"), launch),
+    ):
+        before = output.read_bytes()
+
+        code, out, err = kvplan("inspect", *argv, "--output", str(output))
+
+        assert (code, out) == (2, "")
+        assert "--output would overwrite '" in err
+        assert output.read_bytes() == before
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_that_is_not_there_is_refused(kvplan: Run):
     code, _, err = kvplan("inspect", *LLAMA, "--allocate", "--device", "cuda")
 
     assert code == 2
     assert "CUDA was asked for and there is none here" in err
+    assert "interpret" not in err  # a device of 'kvplan trace' alone
 
 
 @pytest.mark.parametrize("argv", [LLAMA, ("--state", PAGED, "--slot", "300")])

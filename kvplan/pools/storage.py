@@ -109,7 +109,7 @@ def check_cuda(device: torch.device) -> None:
     if not torch.cuda.is_available():
         raise DeviceError(
             "CUDA was asked for and there is none here",
-            hint="use --device cpu, meta or interpret, or install a CUDA build of torch",
+            hint="use --device cpu or meta, or install a CUDA build of torch",
         )
     if (device.index or 0) >= torch.cuda.device_count():
         raise DeviceError(

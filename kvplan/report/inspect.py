@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kvplan.report.address import Place, Spot, places
+from kvplan.report.address import Place, Spot, owner, places
 from kvplan.report.allocation import Allocation
 from kvplan.report.inspect_words import is_sound, verdict
 from kvplan.report.layout import LaidTensor, stage_layout, totals
@@ -45,7 +45,11 @@ def inspect_report(subject: Subject, *, warnings: tuple[str, ...] = ()) -> dict[
         "layout": [layout_report(plan, stage) for stage in subject.stages] if plan else None,
         "occupancy": None if recorded is None else occupancy_report(recorded),
         "address": None if spot is None else address_report(subject, spot),
-        "allocation": [allocation_report(each) for each in subject.allocations] or None,
+        "allocation": [
+            allocation_report(built, stage)
+            for built, stage in zip(subject.allocations, subject.stages, strict=False)
+        ]
+        or None,
         "warnings": list(warnings),
     }
     report["verdict"] = {"sound": is_sound(report), "text": verdict(report)}
@@ -109,7 +113,7 @@ def tensor_report(laid: LaidTensor) -> dict[str, Any]:
 def address_report(subject: Subject, spot: Spot) -> dict[str, Any]:
     """One token: its numbers, who holds them, and its bytes on every stage that is looked at."""
     plan, page_size = subject.plan, page_size_of(subject)
-    ranks = 1 if plan is None else plan.resolved.widths.attn_dcp
+    rank, local = (0, spot.slot) if plan is None else owner(plan.resolved, spot.slot)
     sliding = spot.sliding_slot
     return {
         **holder_report(subject.recorded, spot),
@@ -123,8 +127,8 @@ def address_report(subject: Subject, spot: Spot) -> dict[str, Any]:
         "sliding_page": None if sliding is None else sliding // page_size,
         "left_window": has_left_window(subject.recorded, spot),
         "state_slot": spot.state_slot,
-        "dcp_rank": spot.slot % ranks,
-        "dcp_slot": spot.slot // ranks,
+        "dcp_rank": rank,
+        "dcp_slot": local,
         "stages": [
             {
                 "pp_rank": stage.stage.pp_rank,
@@ -181,10 +185,13 @@ def place_report(place: Place) -> dict[str, Any]:
     }
 
 
-def allocation_report(allocation: Allocation) -> dict[str, Any]:
+def allocation_report(allocation: Allocation, planned: StagePlan) -> dict[str, Any]:
     """Planned and built bytes of one stage's tensors."""
     tensors = [each._asdict() for each in allocation.tensors]
+    span = planned.stage.span
     return {
+        "pp_rank": planned.stage.pp_rank,
+        "layers": [span.start, span.stop],
         "device": allocation.device,
         "kv_scale": allocation.kv_scale,
         "as_planned": allocation.as_planned,
