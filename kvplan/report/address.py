@@ -17,8 +17,11 @@ from kvplan.report.regions import (
     whole_row,
     window_ring_slot,
 )
+from kvplan.report.ring_regions import ring_regions
 from kvplan.report.state import HeldRow, Recorded, RecordedState
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.resolved import Resolved
+from kvplan.sizing.tensor import TensorPlan
 
 ENTRY_BYTES = 4  # of req_to_token
 SHOWN_NAMES = 12
@@ -118,12 +121,38 @@ def sliding_slot_of(state: RecordedState, slot: int) -> int | None:
 def places(plan: Plan, planned: StagePlan, spot: Spot) -> Iterator[Place]:
     """Every byte that a stage keeps for a token, tensor by tensor, layer by layer.
 
-    Under decode context parallelism these are the places on the rank that owns the slot.
+    Where ranks share one token space these are the places on the rank that owns the slot. What
+    HiSparse swaps lies on the device by turns and is left out. InputError for a unified buffer.
     """
+    refuse_moving(planned, spot)
     for laid in stage_layout(plan, planned):
         if laid.tensor.view_stride is not None:
             continue
         yield from tensor_places(plan, planned, laid, spot)
+
+
+def refuse_moving(planned: StagePlan, spot: Spot) -> None:
+    """A virtual slot has no bytes of its own."""
+    if planned.pool.unified is not None:
+        raise InputError(
+            f"slot {spot.slot} has no fixed bytes: pages of a unified buffer move as they run",
+            hint="'kvplan inspect' without a slot shows the views; pools.shared.to_full() says where a page is",
+        )
+
+
+def owner(resolved: Resolved, slot: int) -> tuple[int, int]:
+    """The rank that keeps a logical slot, and its slot there."""
+    if resolved.kv_shards > 1:
+        page, offset = divmod(slot, resolved.page_size)
+        local, rank = divmod(page, resolved.kv_shards)
+        return rank, local * resolved.page_size + offset
+    return slot % resolved.widths.attn_dcp, slot // resolved.widths.attn_dcp
+
+
+def is_swapped(resolved: Resolved, tensor: TensorPlan) -> bool:
+    """Whether HiSparse keeps rows of a tensor for the selected tokens alone."""
+    swaps = tensor.pool == "kv" or (tensor.pool, tensor.name) == ("c4", "latent")
+    return resolved.hisparse is not None and swaps and tensor.name != "index_key"
 
 
 def tensor_places(plan: Plan, planned: StagePlan, laid: LaidTensor, spot: Spot) -> Iterator[Place]:
@@ -173,12 +202,18 @@ def kv_regions(plan: Plan, planned: StagePlan, laid: LaidTensor, spot: Spot) -> 
     draft = tensor.pool == "draft KV"
     model = (plan.draft or plan.model) if draft and not planned.pool.compressed else stage.model
     slot = spot.sliding_slot if laid.slides else spot.slot
+    ratio, page_size = RATIOS.get(tensor.pool, 1), resolved.page_size
     if tensor.name.endswith("state"):
         ring = ring_slot(planned, laid, spot)
         return () if ring is None else (whole_row(tensor, ring),)
+    if resolved.request_ring is not None and tensor.name != "index_key":
+        return ring_regions(planned, tensor, spot, ratio)
     if slot is None:
         return ()
-    ratio, page_size = RATIOS.get(tensor.pool, 1), resolved.page_size
+    if tensor.pool == "scratch" or is_swapped(resolved, tensor):
+        return ()
+    if resolved.kv_shards > 1:
+        _, slot = owner(resolved, slot)
     if tensor.name == "index_key":
         slot //= model.indexer.kpool if model.indexer is not None else ratio
     elif not draft:
@@ -189,8 +224,9 @@ def kv_regions(plan: Plan, planned: StagePlan, laid: LaidTensor, spot: Spot) -> 
 def ring_slot(planned: StagePlan, laid: LaidTensor, spot: Spot) -> int | None:
     """Where a token's compression state lies in its ring."""
     resolved = planned.stage.resolved
-    if laid.slides:
+    by_row = not laid.slides or resolved.request_ring is not None
+    if not by_row:
         return None if spot.sliding_slot is None else window_ring_slot(resolved, spot.sliding_slot)
     if spot.row is None or spot.position is None:
         return None
-    return row_ring_slot(resolved, spot.row, spot.position)
+    return row_ring_slot(resolved, spot.row, spot.position, RATIOS[laid.tensor.pool])

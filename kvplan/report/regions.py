@@ -114,8 +114,14 @@ def native_scales(tensor: TensorPlan, slot: int) -> Region:
 def packed_page_regions(
     tensor: TensorPlan, slot: int, compressed: Compressed, page_size: int
 ) -> tuple[Region, ...]:
-    """DeepSeek-V4: a page holds its tokens' fp8 values and bf16 rope parts, then their scales."""
+    """DeepSeek-V4: a page holds its tokens' fp8 values and bf16 rope parts, then their scales.
+
+    Uniform rows are fp8 all along.
+    """
     page, offset = divmod(slot, page_size)
+    if tensor.dtype == "float8_e4m3fn":
+        width = row_bytes(tensor) // page_size
+        return (Region("latent", slot * width, width),)
     values, rope = compressed.qk_nope_head_dim, compressed.qk_rope_head_dim * ROPE_BYTES
     start = page * row_bytes(tensor)
     data, scales = start + offset * (values + rope), start + page_size * (values + rope)
@@ -146,7 +152,7 @@ def window_ring_slot(resolved: Resolved, sliding_slot: int) -> int:
     return sliding_slot // resolved.page_size * ring + sliding_slot % ring
 
 
-def row_ring_slot(resolved: Resolved, row: int, position: int) -> int:
-    """Ratio 128 keeps a ring a request row."""
-    ring = ring_slots(resolved, 128)
+def row_ring_slot(resolved: Resolved, row: int, position: int, ratio: int) -> int:
+    """Ratio 128 keeps a ring a request row, and ratio 4 too where the window does."""
+    ring = ring_slots(resolved, ratio)
     return row * ring + position % ring

@@ -6,21 +6,24 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import product
 
+import pytest
 import torch
 
-from kvplan.errors import PoolError
+from kvplan.errors import InputError, PoolError
 from kvplan.pools.base import KvPool, raw
 from kvplan.pools.build import Pools, build
 from kvplan.pools.compressed import CompressedPool
 from kvplan.pools.dsa import DsaPool
 from kvplan.pools.hybrid import HybridLinearPool
 from kvplan.pools.nvfp4 import Nvfp4Pool
+from kvplan.pools.request_ring import RequestRingPool
 from kvplan.pools.sparse import SparsePool
-from kvplan.pools.striped import ContextStripedPool
+from kvplan.pools.striped import InterleavedPool, StripedPool
 from kvplan.pools.write_loc import KVWriteLoc
 from kvplan.report.address import Spot, places
 from kvplan.report.regions import Region
 from kvplan.sizing.plan import Plan
+from tests.pools.launches import HISPARSE, RINGED, SHARDED, UNIFIED, UNIFORM, plan_of
 from tests.report.small_plans import small_plans
 
 PATTERNS = (0x55, 0xAA)
@@ -87,11 +90,13 @@ def kv_of(built: Pools) -> KvPool:
 def write_layer(kv: KvPool, layer: int, spot: Spot) -> None:
     """One token through every door that a layer has."""
     torch.manual_seed(layer)
-    loc = KVWriteLoc(torch.tensor([spot.slot]), swa_loc=torch.tensor([spot.sliding_slot or 0]))
+    loc = KVWriteLoc(torch.tensor([spot.slot]), swa_loc=window_slot(kv, spot))
     shapes = kv.row_shapes(layer)
     v = None if shapes.v is None else torch.randn(1, *shapes.v)
     kv.set_kv_buffer(layer, loc, torch.randn(1, *shapes.k), v)
-    local = kv.local if isinstance(kv, ContextStripedPool) else kv
+    local = kv.local if isinstance(kv, StripedPool) else kv
+    if isinstance(kv, InterleavedPool):
+        loc = KVWriteLoc(kv.local_slots(loc.loc))
     if isinstance(local, DsaPool) and layer in local.index_keys.owners:
         local.set_index_keys(layer, loc, *keys(local.index_keys.head_dim))
     if isinstance(local, SparsePool) and any(layer in each.layer_ids for each in local.indexes):
@@ -102,6 +107,13 @@ def write_layer(kv: KvPool, layer: int, spot: Spot) -> None:
         write_compressed(local, layer, spot)
     if isinstance(local, Nvfp4Pool):
         fill(local, layer, loc.loc)
+
+
+def window_slot(kv: KvPool, spot: Spot) -> torch.Tensor:
+    """The sliding slot, or the row's own in its ring."""
+    if not isinstance(kv, RequestRingPool):
+        return torch.tensor([spot.sliding_slot or 0])
+    return kv.ring_slots(torch.tensor([spot.row]), torch.tensor([spot.position]))
 
 
 def fill(pool: Nvfp4Pool, layer: int, slots: torch.Tensor) -> None:
@@ -125,7 +137,7 @@ def write_compressed(pool: CompressedPool, layer: int, spot: Spot) -> None:
     assert spot.row is not None
     assert spot.position is not None
     for ring in ratio.rings:
-        if ratio.ratio == 4:
+        if ratio.ratio == 4 and not isinstance(pool, RequestRingPool):
             slots = ring.slots_of_window(torch.tensor([spot.sliding_slot]), pool.page_size)
         else:
             slots = ring.slots_of_positions(torch.tensor([spot.row]), torch.tensor([spot.position]))
@@ -141,6 +153,7 @@ def spot_of(plan: Plan, built: Pools) -> Spot:
     page_size, ranks = kv_of(built).page_size, plan.resolved.widths.attn_dcp
     slot = page_size * 2 + max(0, page_size // 2 - 1)
     slot -= slot % ranks
+    slot += -(slot // page_size) % plan.resolved.kv_shards * page_size  # a page of the first rank
     sliding = page_size + slot % page_size
     return Spot(slot, sliding, row=1, position=5, state_slot=2)
 
@@ -154,11 +167,16 @@ def write_drafts(plan: Plan, built: Pools, spot: Spot) -> None:
         for layer in draft.layer_ids:
             shapes = draft.row_shapes(layer)
             v = None if shapes.v is None else torch.randn(1, *shapes.v)
+            if isinstance(built.kv, RequestRingPool):
+                slot = window_slot(built.kv, spot)
             draft.set_kv_buffer(layer, KVWriteLoc(slot), torch.randn(1, *shapes.k), v)
             if isinstance(draft, Nvfp4Pool):
                 fill(draft, layer, slot)
-            if isinstance(draft, DsaPool):
-                draft.set_index_keys(layer, KVWriteLoc(slot), *keys(draft.index_keys.head_dim))
+            local, slots = draft, slot
+            if isinstance(draft, InterleavedPool):
+                local, slots = draft.local, draft.local_slots(slot)
+            if isinstance(local, DsaPool):
+                local.set_index_keys(layer, KVWriteLoc(slots), *keys(local.index_keys.head_dim))
 
 
 KV_POOLS = ("kv", "full", "sliding", "index", "c4", "c128", "draft KV")
@@ -169,29 +187,55 @@ def test_the_address_of_a_token_is_what_a_write_changes(shared):
     torch.set_num_threads(1)
     families = small_plans(shared / "golden")
     for name, plan in families.items():
-        if name == NO_NATIVE_SCALES:
-            continue
-        built = build(plan, "cpu")
-        kv, spot = kv_of(built), spot_of(plan, built)
-        layers = {kv.layer_ids[0], kv.layer_ids[len(kv.layer_ids) // 2], kv.layer_ids[-1]}
-
-        def write(kv: KvPool = kv, spot: Spot = spot) -> None:
-            for layer in layers:  # noqa: B023
-                write_layer(kv, layer, spot)
-            write_drafts(plan, built, spot)  # noqa: B023
-
-        changed = changed_bytes(built, write)
-        for each in [each for each in changed if each[1] in {"state", "index_state"}]:
-            changed[each] -= set(last_row(built, each))  # a ring keeps its last slot blank
-        named = planned_bytes(plan, spot, KV_POOLS)
-        named = {
-            each: found
-            for each, found in named.items()
-            if each[0] == "draft KV" or each[2] in {None, *layers}
-        }
-
-        assert changed == named, name
+        if name != NO_NATIVE_SCALES:
+            check_address(name, build(plan, "cpu"))
     assert len(families) >= 60
+
+
+@pytest.mark.parametrize("name", [*SHARDED, *RINGED, *UNIFORM])
+def test_so_it_is_for_launches_without_a_record(name):
+    check_address(name, build(plan_of(name, capped=True), "cpu", kv_scale=True))
+
+
+def check_address(name: str, built: Pools) -> None:
+    """What is written for one token is what its address names."""
+    plan = built.plan
+    kv, spot = kv_of(built), spot_of(plan, built)
+    layers = {kv.layer_ids[0], kv.layer_ids[len(kv.layer_ids) // 2], kv.layer_ids[-1]}
+
+    def write(kv: KvPool = kv, spot: Spot = spot) -> None:
+        for layer in layers:
+            write_layer(kv, layer, spot)
+        write_drafts(plan, built, spot)
+
+    changed = changed_bytes(built, write)
+    for each in [each for each in changed if each[1] in {"state", "index_state"}]:
+        changed[each] -= set(last_row(built, each))  # a ring keeps its last slot blank
+    named = planned_bytes(plan, spot, KV_POOLS)
+    named = {
+        each: found
+        for each, found in named.items()
+        if each[0] == "draft KV" or each[2] in {None, *layers}
+    }
+
+    assert changed == named, name
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+def test_a_virtual_slot_has_no_address(name):
+    plan = plan_of(name)
+    with pytest.raises(InputError, match="slot 100 has no fixed bytes"):
+        list(places(plan, plan.stages[0], Spot(100)))
+
+
+@pytest.mark.parametrize("name", HISPARSE)
+def test_what_is_swapped_has_no_address(name):
+    """Index keys and dense layers have one for every token."""
+    plan = plan_of(name)
+    found = {(each.pool, each.buffer) for each in places(plan, plan.stages[0], Spot(100))}
+
+    assert found
+    assert not found & {("kv", "latent"), ("kv", "k"), ("kv", "v"), ("c4", "latent")}
 
 
 def test_a_state_slot_is_addressed_in_every_linear_layer(shared):
