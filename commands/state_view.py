@@ -1,5 +1,6 @@
 """A recorded state as text: each pool as a map of letters, its figures, and its requests."""
 
+from itertools import groupby
 from typing import Any
 
 from kvplan.guard.words import printable
@@ -7,8 +8,9 @@ from kvplan.report.occupancy import PageClass, reported_map
 
 from .render import table
 
-MAP_COLUMNS = 64
+MAP_COLUMNS = (64, 32, 16, 8)  # the widest that fits
 MAP_ROWS = 16
+LABEL = 9  # digits left of a line
 SHOWN_REQUESTS = 12
 LETTERS = dict(zip(PageClass, "p#%o.,!", strict=True))
 STYLES = {
@@ -35,18 +37,21 @@ def show_pool(pool: dict[str, Any], out: Any) -> None:
     unit = "slots" if pool["name"] == "state" else f"pages of {pool['page_size']:,}"
     tokens, free = pool["tokens"], pool["free"]
     out.print(f"{pool['name']}: {pool['pages']['total']:,} {unit}", style="bold")
-    per_cell, cells = mapped.cells(MAP_COLUMNS * MAP_ROWS)
-    for start in range(0, len(cells), MAP_COLUMNS):
-        line = Text(f"  {start * per_cell:>9,} ")
-        for what in cells[start : start + MAP_COLUMNS]:
-            line.append(LETTERS[what], style=STYLES.get(what, ""))
+    digits = max(LABEL, len(f"{mapped.num_pages:,}"))
+    room = out.width - digits - len("   ")
+    columns = next((each for each in MAP_COLUMNS if each <= room), MAP_COLUMNS[-1])
+    per_cell, cells = mapped.cells(columns * MAP_ROWS)
+    for start in range(0, len(cells), columns):
+        line = Text(f"  {start * per_cell:>{digits},} ")
+        for what, same in groupby(cells[start : start + columns]):
+            line.append(LETTERS[what] * len(list(same)), style=STYLES.get(what, ""))
         out.print(line)
     legend = [
         f"{letter} {what} {pool['pages'][what]:,}"
         for what, letter in LETTERS.items()
         if pool["pages"][what]
     ]
-    each = f"   (a letter for {per_cell} of them)" if per_cell > 1 else ""
+    each = f"   (a letter for {per_cell:,} of them)" if per_cell > 1 else ""
     out.print(f"  {'  '.join(legend)}{each}")
     if pool["name"] != "state":
         out.print(

@@ -138,6 +138,21 @@ def test_a_state_is_shown_as_a_map(kvplan: Run):
     assert "  free: 158 in 4 runs, the longest 134 (fragmentation 15.2%)" in out
 
 
+@pytest.mark.parametrize(
+    ("columns", "letters"), [(200, 64), (76, 64), (75, 32), (44, 32), (40, 16), (20, 8), (9, 8)]
+)
+def test_a_map_fits_the_terminal(
+    kvplan: Run, monkeypatch: pytest.MonkeyPatch, columns: int, letters: int
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    out = kvplan("inspect", "--state", PAGED)[1]
+
+    first = next(line for line in out.splitlines() if line.startswith("          0 "))
+    assert len(first.split()[1]) == letters
+    assert len(first) <= max(columns, 20)
+
+
 def test_a_state_is_drawn(kvplan: Run, tmp_path: Path):
     picture = tmp_path / "map.svg"
 

@@ -15,8 +15,12 @@ MOST_ROWS = 64
 CELL = 12  # pixels of a cell, its gap included
 GAP = 1
 MARGIN = 16
-LABELS = 64  # pixels left of the grid
+LABELS = 88  # pixels left of the grid
+RIGHT = MARGIN + LABELS + COLUMNS * CELL
+WIDTH = RIGHT + MARGIN
 LINE = 20
+LETTER = 7  # pixels of one, more or less
+HEADING_LETTER = 8
 COLORS = {
     PageClass.PADDING: "#4a4f57",
     PageClass.USED: "#2166ac",
@@ -26,6 +30,7 @@ COLORS = {
     PageClass.STAGED: "#b7c4d1",
     PageClass.LOST: "#c51b3a",
 }
+DOT = " · "
 STYLE = "text{font:12px system-ui,sans-serif;fill:#1d2126}.h{font-weight:600}.n{fill:#6a7079}"
 
 
@@ -36,25 +41,27 @@ def occupancy_svg(recorded: Recorded) -> str:
     for each in pool_maps(recorded):
         shapes, bottom = pool_shapes(each, bottom)
         parts += shapes
-    width = MARGIN * 2 + LABELS + COLUMNS * CELL
     step = "" if recorded.state.step is None else f" at step {recorded.state.step:,}"
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom}"'
-        f' viewBox="0 0 {width} {bottom}" role="img">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom}"'
+        f' viewBox="0 0 {WIDTH} {bottom}" role="img">\n'
         f"<title>{escape(f'Occupancy of the pools{step}')}</title>\n"
         f"<style>{STYLE}</style>\n"
-        f'<rect width="{width}" height="{bottom}" fill="#ffffff"/>\n{body}\n</svg>\n'
+        f'<rect width="{WIDTH}" height="{bottom}" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
 
 
 def pool_shapes(pool: PoolMap, top: int) -> tuple[list[str], int]:
     """Heading, legend and grid of one pool from a height down, and where it ends."""
     per_cell, cells = pool.cells(COLUMNS * MOST_ROWS)
-    top += LINE
-    shapes = [text(MARGIN, top, heading(pool, per_cell), "h")]
-    top += LINE
-    shapes += legend(pool, top)
+    shapes = []
+    for line in heading(pool, per_cell):
+        top += LINE
+        shapes.append(text(MARGIN, top, line, "h"))
+    for line_of_legend in legend(pool):
+        top += LINE
+        shapes += legend_shapes(line_of_legend, top)
     top += LINE // 2
     for row in range(0, len(cells), COLUMNS):
         shapes.append(text(MARGIN, top + CELL - 2, f"{row * per_cell:,}", "n"))
@@ -80,8 +87,8 @@ def row_shapes(
         column += count
 
 
-def heading(pool: PoolMap, per_cell: int) -> str:
-    """Which pool, how full, and how torn its free pages are."""
+def heading(pool: PoolMap, per_cell: int) -> Iterator[str]:
+    """Which pool, how full, and how torn its free pages are; in lines that fit."""
     free = pool.free_runs()
     longest = max((count for _, count in free), default=0)
     share = pool.held_pages / pool.num_pages
@@ -90,23 +97,46 @@ def heading(pool: PoolMap, per_cell: int) -> str:
         f"{pool.name}: {pool.held_pages:,} of {pool.num_pages:,} {unit}s held ({share:.1%})",
         f"{num_ids(free):,} free in {len(free):,} run{'s' * (len(free) != 1)}, the longest {longest:,}",
     ]
-    words += [f"{per_cell} {unit}s a square"] if per_cell > 1 else []
-    return " · ".join(words)
+    words += [f"{per_cell:,} {unit}s a square"] if per_cell > 1 else []
+    widths = [HEADING_LETTER * (len(each) + len(DOT)) for each in words]
+    for first, end in filled_lines(widths):
+        yield DOT.join(words[first:end])
 
 
-def legend(pool: PoolMap, baseline: int) -> Iterator[str]:
-    """Each class that occurs, with its pages."""
+def legend(pool: PoolMap) -> Iterator[list[tuple[PageClass, str]]]:
+    """Each class that occurs, with its pages; in lines that fit."""
+    counts = [(what, pool.count(what)) for what in PageClass]
+    labels = [(what, f"{what} {count:,}") for what, count in counts if count]
+    for first, end in filled_lines([label_width(label) for _, label in labels]):
+        yield labels[first:end]
+
+
+def legend_shapes(labels: list[tuple[PageClass, str]], baseline: int) -> Iterator[str]:
+    """One line of a legend: a square of the class and what it says."""
     left = MARGIN
-    for what in PageClass:
-        count = pool.count(what)
-        if count:
-            label = f"{what} {count:,}"
-            yield (
-                f'<rect x="{left}" y="{baseline - CELL + GAP}" width="{CELL - GAP}"'
-                f' height="{CELL - GAP}" fill="{COLORS[what]}"/>'
-            )
-            yield text(left + CELL + 4, baseline, label)
-            left += CELL + 20 + 7 * len(label)
+    for what, label in labels:
+        yield (
+            f'<rect x="{left}" y="{baseline - CELL + GAP}" width="{CELL - GAP}"'
+            f' height="{CELL - GAP}" fill="{COLORS[what]}"/>'
+        )
+        yield text(left + CELL + 4, baseline, label)
+        left += label_width(label)
+
+
+def label_width(label: str) -> int:
+    """Pixels of one entry of a legend."""
+    return CELL + LINE + LETTER * len(label)
+
+
+def filled_lines(widths: list[int]) -> Iterator[tuple[int, int]]:
+    """First and end of what fits into each line, in pixels of each."""
+    first, taken = 0, 0
+    for index, width in enumerate(widths):
+        if taken and taken + width > RIGHT - MARGIN:
+            yield first, index
+            first, taken = index, 0
+        taken += width
+    yield first, len(widths)
 
 
 def text(left: int, baseline: int, words: str, kind: str = "") -> str:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.report.occupancy import PageClass, pool_maps
+from kvplan.report.occupancy import CODES, PageClass, PoolMap, pool_maps
 from kvplan.report.state import Recorded, load_state, parse_state, state_text
-from kvplan.report.svg import CELL, COLORS, COLUMNS, GAP, LABELS, MARGIN, MOST_ROWS, occupancy_svg
+from kvplan.report.svg import (
+    CELL,
+    COLORS,
+    COLUMNS,
+    GAP,
+    LABELS,
+    LETTER,
+    MARGIN,
+    MOST_ROWS,
+    WIDTH,
+    occupancy_svg,
+    pool_shapes,
+)
 from tests.conftest import REPOSITORY
 from tests.report.random_states import made_state
 
@@ -62,3 +76,35 @@ def test_the_documented_picture_is_what_is_drawn():
     shown = (REPOSITORY / "docs" / "images" / "occupancy.svg").read_text(encoding="utf-8")
 
     assert shown == occupancy_svg(recorded)
+
+
+def lines_of(pool: PoolMap) -> list[tuple[int, int, str, str]]:
+    """Left, baseline, kind and words of each text."""
+    shapes, _ = pool_shapes(pool, 0)
+    root = ElementTree.fromstring(f"<svg>{''.join(shapes)}</svg>")
+    return [
+        (int(each.get("x", "")), int(each.get("y", "")), each.get("class", ""), each.text or "")
+        for each in root.iter("text")
+    ]
+
+
+@pytest.mark.parametrize("pages", [1, 1_000, 2_000_000])
+def test_words_of_any_pool_lie_inside_the_picture(pages: int):
+    lost_and_free = CODES[PageClass.FREE] + CODES[PageClass.LOST]
+    codes = b"".join(CODES[what] * pages for what in PageClass) + lost_and_free * (pages // 2)
+    lines = lines_of(PoolMap("sliding", 16, codes, 0))
+
+    assert all(left + LETTER * len(words) <= WIDTH for left, _, _, words in lines)
+    assert all(
+        left + LETTER * len(words) <= MARGIN + LABELS
+        for left, _, kind, words in lines
+        if kind == "n"
+    )
+    spoken = " ".join(words for *_, words in lines)
+    assert all(f"{what} " in spoken for what in PageClass)
+    by_line: dict[int, list[tuple[int, str]]] = {}
+    for left, baseline, _, words in lines:
+        by_line.setdefault(baseline, []).append((left, words))
+    for entries in by_line.values():
+        for (left, words), (after, _) in pairwise(sorted(entries)):
+            assert left + LETTER * len(words) < after
