@@ -179,7 +179,8 @@ def located(subject: Subject, wanted: Wanted) -> Subject:
 def planned_spot(outcome: Plan, slot: int) -> Spot:
     """A slot of a plan, which nobody holds."""
     sizes = plan_sizes(outcome)
-    last = sizes.tokens + sizes.page_size - 1
+    padding = sizes.page_size * outcome.resolved.kv_shards
+    last = sizes.tokens + padding - 1
     if slot > last:
         raise InputError(f"there is no slot {slot}", hint=f"slots are 0 to {last}")
     return Spot(slot)

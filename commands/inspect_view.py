@@ -80,7 +80,7 @@ def show_address(address: dict[str, Any], out: Any) -> None:
         rid, position = printable(holder["rid"]), holder["position"]
         out.print(f"  in row {holder['row']:,} of '{rid}' at position {position:,}")
     if address["dcp_rank"] or address["dcp_slot"] != address["slot"]:
-        out.print(f"  on context rank {address['dcp_rank']}: its slot {address['dcp_slot']:,}")
+        out.print(f"  on rank {address['dcp_rank']}: its slot {address['dcp_slot']:,}")
     for stage in address["stages"]:
         show_stage(stage, len(address["stages"]), out)
         headers = ("  bytes of", "layers", "offset", "length")

@@ -265,6 +265,55 @@ def test_each_stage_is_built_under_its_name(kvplan: Run, answer):
     assert "stage 1, layers 16–31\n" in out
 
 
+FEW = ("--max-total-tokens", "16384", "--context-length", "1024", "--max-running-requests", "4")
+FORMS = {
+    "unified sliding": ("gpt-oss-20b", "--gpu", "h100", "--enable-unified-memory"),
+    "unified states": (
+        "qwen3-next-80b-a3b", "--gpu", "h200", "--tp", "2", "--enable-unified-memory",
+        "--max-mamba-cache-size", "96",
+    ),
+    "shards": (
+        "deepseek-v3", "--gpu", "h200", "--tp", "8", "--enable-kv-cache-sharding",
+        "--disaggregation-mode", "prefill", "--page-size", "64", "--chunked-prefill-size", "8192",
+    ),
+    "request rings": (
+        "deepseek-v4-flash", "--gpu", "mi300x", "--tp", "8", "--set", "dsv4_unified_kv=true",
+    ),
+    "uniform rows": (
+        "deepseek-v4-flash", "--gpu", "b200", "--tp", "8", "--dsv4-attn-backend", "trtllm",
+    ),
+    "swap": (
+        "deepseek-v3.2", "--gpu", "h200", "--tp", "8", "--enable-hisparse",
+        "--disable-radix-cache",
+    ),
+    "embeddings by layer": ("gemma-3n-e4b-it", "--gpu", "h100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_pools_is_laid_out_and_built(answer, form):
+    """At full size on meta, and with few tokens for real."""
+    report = answer(*FORMS[form], "--allocate", "--device", "meta")
+    small = answer(*FORMS[form], *FEW, "--allocate", "--device", "cpu", "--kv-scale")
+    (layout,), (built,) = report["layout"], report["allocation"]
+
+    assert layout["total_bytes"] == layout["ledger_bytes"]
+    assert all(each["bytes"] == each["ledger_bytes"] for each in layout["totals"])
+    assert built["as_planned"]
+    assert small["allocation"][0]["as_planned"]
+    assert built["built_bytes"] == sum(
+        each["bytes"] for each in layout["tensors"] if each["pool"] != "allocator"
+    )
+
+
+def test_a_slot_of_sharded_pages_is_found_on_its_rank(answer):
+    """Page 15 of 8 ranks is page 1 of the last: 64 + 40 latents of 576 x 2 B."""
+    report = answer(*FORMS["shards"], "--slot", "1000")
+
+    assert (report["address"]["dcp_rank"], report["address"]["dcp_slot"]) == (7, 104)
+    assert set(places(report, "kv.latent").values()) == {(104 * 1152, 1152)}
+
+
 def test_a_launch_that_does_not_start_has_no_pools(kvplan: Run):
     code, out, _ = kvplan("inspect", "llama-3.1-70b", "--gpu", "h100")
 
@@ -287,6 +336,7 @@ REFUSALS = [
     ((*LLAMA, "--pp-rank", "1"), "the plan has stage 0 alone"),
     ((*LLAMA, "--pp-rank", "0", "--all-ranks"), "exclude each other"),
     ((*LLAMA, "--slot", "99999999"), "there is no slot 99999999"),
+    ((*FORMS["unified sliding"], "--slot", "100"), "pages of a unified buffer move"),
     ((*LLAMA, "--state", PAGED), "the state has 16 tokens a page, the plan 1"),
     (("qwen3-8b", "--gpu", "h100", "--page-size", "16", "--state", PAGED), "rows, the plan"),
     (("--gpu", "h100", "--state", PAGED), "no model is named"),

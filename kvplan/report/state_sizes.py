@@ -12,7 +12,7 @@ from kvplan.units import floor_page
 
 
 class StateSizes(NamedTuple):
-    """Sizes that every state of a launch has, over all decode-context ranks; 0 for no such pool."""
+    """Sizes that every state of a launch has, over all ranks of one token space; 0 for no such pool."""
 
     page_size: int
     rows: int
@@ -44,10 +44,17 @@ def plan_sizes(plan: Plan) -> StateSizes:
         page_size=page_size,
         rows=plan.rows,
         row_width=plan.reserves.row_width,
-        tokens=floor_page(plan.tokens * plan.resolved.widths.attn_dcp, page_size),
+        tokens=floor_page(logical_tokens(plan), page_size),
         sliding_tokens=min(sliding, default=0),
         state_slots=min(slots, default=0),
     )
+
+
+def logical_tokens(plan: Plan) -> int:
+    """Tokens of all ranks that share one space; under HiSparse those on the host too."""
+    resolved, two = plan.resolved, any(stage.pool.compressed for stage in plan.stages)
+    ratio = 1 if two else resolved.logical_ratio
+    return plan.tokens * resolved.widths.attn_dcp * resolved.kv_shards * ratio
 
 
 def recorded_sizes(recorded: Recorded) -> StateSizes:

@@ -25,6 +25,9 @@ FAMILIES = {
         "--max-mamba-cache-size", "64",
     ),
     "compressed": ("deepseek-v4-flash", "b200", "--tp", "8"),
+    "compressed in uniform rows": (
+        "deepseek-v4-flash", "b200", "--tp", "8", "--dsv4-attn-backend", "trtllm",
+    ),
     "context ranks": ("deepseek-v3", "b200", "--tp", "8", "--dcp-size", "4", "--page-size", "64"),
     "no cache": ("llama-3.1-8b", "h100", "--disable-radix-cache", "--page-size", "4"),
     "plain loop": ("gpt-oss-20b", "h100", "--disable-overlap-schedule"),
@@ -41,7 +44,7 @@ def test_every_check_holds(kvplan, family):
     model, gpu, *flags = FAMILIES[family]
     code, out, err = kvplan(
         "trace", model, "--gpu", gpu, *flags, *SIZES, *TOKENS, "--workload", "chat",
-        "--limit", "40" if family != "compressed" else "12", "--device", "cpu", "--kv-scale", "--stamp", "--verify-every", "50",
+        "--limit", "12" if family.startswith("compressed") else "40", "--device", "cpu", "--kv-scale", "--stamp", "--verify-every", "50",
         "--json",
     )  # fmt: skip
     assert code in (0, 1), err
@@ -51,6 +54,29 @@ def test_every_check_holds(kvplan, family):
     assert report["launch"]["engine"] == "pools"
     assert report["requests"]["finished"] > 8
     assert {each["operation"] for each in report["speed"]["allocator"]} >= {"extend", "free"}
+
+
+OTHER_FORMS = {
+    "unified memory": ("gpt-oss-20b", "h100", "--enable-unified-memory"),
+    "shards": (
+        "deepseek-v3", "h200", "--tp", "8", "--enable-kv-cache-sharding",
+        "--disaggregation-mode", "prefill", "--page-size", "64", "--chunked-prefill-size", "8192",
+    ),
+    "request rings": ("deepseek-v4-flash", "mi300x", "--tp", "8", "--set", "dsv4_unified_kv=true"),
+    "swap": ("deepseek-v3.2", "h200", "--tp", "8", "--enable-hisparse", "--disable-radix-cache"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+def test_forms_without_a_rule_are_refused_and_counted_instead(kvplan, form):
+    model, gpu, *flags = OTHER_FORMS[form]
+    argv = ("trace", model, "--gpu", gpu, *flags, "--workload", "chat", "--limit", "5", "--engine")
+
+    code, out, err = kvplan(*argv, "pools", "--device", "cpu", "--kv-scale")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: such pools are not replayed: ")
+    assert "--engine accounting" in err
+    assert kvplan(*argv, "accounting")[0] == 0
 
 
 def test_the_kernels_in_the_interpreter_do_the_same(tmp_path):
