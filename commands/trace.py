@@ -15,7 +15,7 @@ from kvplan.replay.settings import launch_choices, not_modelled
 from kvplan.replay.trace import Session, Traced, rank_here, ranks_here
 from kvplan.replay.trace import trace as replay_file
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.report.assumed import assumed
+from kvplan.report.assumed import assumed, assumed_of_operations
 from kvplan.report.replay import trace_report
 from kvplan.sizing.plan import Plan
 
@@ -108,7 +108,8 @@ def trace(
     replay_options = ReplayOptions(assumptions=assumptions, choices=choices, limit=limit)
     with stoppable(*polite_ends()) as stop, screen(live, color=not no_color) as watching:
         session = Session(asked.launch, planned.outcome, replay_options, watching, stop)
-        traced = replay_file(session, arrivals, pools)
+        counts_alone = engine == "accounting"
+        traced = replay_file(session, arrivals, pools, counts_alone=counts_alone)
     if traced.outcome.rank:
         leave(traced.outcome)
     notes = (*planned.estimate.assumed, *session_notes(session, traced))
@@ -116,6 +117,7 @@ def trace(
         traced.outcome,
         planned.outcome,
         traced.workload,
+        detected=traced.detected,
         conditions=conditions,
         assumed=notes,
         warnings=(
@@ -171,6 +173,8 @@ def leave(outcome: Outcome) -> NoReturn:
 
 def session_notes(session: Session, traced: Traced) -> tuple[str, ...]:
     """What the replay assumed."""
+    if traced.workload is None:
+        return assumed_of_operations(session.plan)
     server = traced.outcome.result.server
     return assumed(session.plan, server, session.options.assumptions, hashed=traced.hashed)
 

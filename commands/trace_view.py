@@ -32,9 +32,12 @@ def subject(report: dict[str, Any]) -> str:
     device = f" on {launch['device']}" if launch["device"] else ""
     scale = ", one small layer of each kind" if launch["kv_scale"] else ""
     ranks = f", {launch['ranks']} ranks" if launch["ranks"] > 1 else ""
+    content = f"{report['requests']['arrived']:,} requests over {steps['end_s']:,.1f} s"
+    if report["workload"] is None:
+        content = f"{steps['total']:,} operations"
     return (
-        f"{launch['model']} on {launch['gpu']} · {report['requests']['arrived']:,} requests over"
-        f" {steps['end_s']:,.1f} s · {launch['engine']} engine{device}{scale}{ranks}"
+        f"{launch['model']} on {launch['gpu']} · {content}"
+        f" · {launch['engine']} engine{device}{scale}{ranks}"
     )
 
 
@@ -70,25 +73,28 @@ def pools_table(report: dict[str, Any]) -> Any:
 
 def figures(report: dict[str, Any]) -> list[tuple[str, str]]:
     """The other figures, a line each."""
-    lines = [
-        ("requests", requests_line(report["requests"])),
-        ("queue", queue_line(report["queue"])),
-    ]
-    if report["launch"]["server"]["prefix_cache"]:
-        lines.append(("prefix", prefix_line(report["prefix"])))
-    lines.append(("pages", pages_line(report["pages"])))
-    steps = report["steps"]
-    lines.append(
-        ("steps", f"{steps['total']:,}: {steps['prefill']:,} prefill, {steps['decode']:,} decode")
-    )
+    lines = [] if report["workload"] is None else schedule_figures(report)
     lines += [(each["operation"], latency_line(each)) for each in report["speed"]["allocator"]]
     compiled = report["speed"]["compiled_kernels"]
     if compiled:
         counts = ", ".join(f"{name} {count}" for name, count in compiled.items() if count)
         lines.append(("kernels", f"compiled: {counts or 'none'}"))
     speed = report["speed"]
-    rate = f"{speed['events_per_s']:,} events a second" if speed["events_per_s"] else ""
-    return [*lines, ("speed", f"{speed['wall_s']:,.2f} s, {rate}")]
+    rate = f", {speed['events_per_s']:,} events a second" if speed["events_per_s"] else ""
+    return [*lines, ("speed", f"{speed['wall_s']:,.2f} s{rate}")]
+
+
+def schedule_figures(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """What became of requests, their prefixes and pages, and the steps."""
+    lines = [
+        ("requests", requests_line(report["requests"])),
+        ("queue", queue_line(report["queue"])),
+    ]
+    if report["launch"]["server"]["prefix_cache"]:
+        lines.append(("prefix", prefix_line(report["prefix"])))
+    steps = report["steps"]
+    counts = f"{steps['total']:,}: {steps['prefill']:,} prefill, {steps['decode']:,} decode"
+    return [*lines, ("pages", pages_line(report["pages"])), ("steps", counts)]
 
 
 def requests_line(requests: dict[str, Any]) -> str:
@@ -125,9 +131,13 @@ def prefix_line(prefix: dict[str, Any]) -> str:
 
 def pages_line(pages: dict[str, Any]) -> str:
     return (
-        f"of {pages['page_size']:,} tokens: {pages['wasted_tokens_per_request']:,.1f} unused a"
+        f"of {tokens(pages['page_size'])}: {pages['wasted_tokens_per_request']:,.1f} unused a"
         f" request at its end, at most {pages['peak_wasted_tokens']:,} at once"
     )
+
+
+def tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count:,} tokens"
 
 
 def latency_line(latency: dict[str, Any]) -> str:
@@ -150,12 +160,20 @@ def show_checks(report: dict[str, Any], out: Any) -> None:
 
 def show_notes(report: dict[str, Any], out: Any) -> None:
     """How the workload was read, warnings, and what was assumed."""
-    workload = report["workload"]
-    if workload is not None:
-        out.print(f"  workload   {workload['detected']}")
-        dropped = [f"{count:,} dropped ({why})" for why, count in workload["dropped"].items()]
-        for note in (*workload["notes"], *dropped):
+    out.print(f"  workload   {report['detected']}")
+    if report["workload"] is not None:
+        out.print(f"  rows       {rows_line(report['workload'])}")
+        for note in report["workload"]["notes"]:
             out.print(f"  note       {note}")
     for warning in report["warnings"]:
         out.print(f"  warning: {warning}", style="yellow")
-    out.print(f"  assumed: {'; '.join(report['assumed'])}")
+    if report["assumed"]:
+        out.print(f"  assumed: {'; '.join(report['assumed'])}")
+
+
+def rows_line(workload: dict[str, Any]) -> str:
+    """What became of every row: read is kept and dropped together."""
+    parts = [f"{workload['read']:,} read", f"{workload['kept']:,} kept"]
+    parts += [f"{count:,} dropped ({why})" for why, count in workload["dropped"].items()]
+    parts += [f"{count:,} kept with a remark ({why})" for why, count in workload["flagged"].items()]
+    return " · ".join(parts)

@@ -19,6 +19,15 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int
 
 
+class ReserveUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens: the most that a request took in one decode step and may take, its longest row."""
+
+    most_in_step: int
+    most_allowed: int
+    longest_row: int
+    row_width: int
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """`device` is None for the accounting engine; `compiled` counts compiled kernels."""
 
@@ -33,6 +42,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     shrunk: int | None = None  # operations of the shortest prefix that still fails
     latencies: tuple[Latency, ...] = ()
     compiled: dict[str, int] | None = None
+    reserve: ReserveUse | None = None
     wall_s: float = 0.0
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kvplan.errors import MissingExtra
+from kvplan.errors import InputError, MissingExtra, TraceError
 from kvplan.planner import Launch
 from kvplan.replay import checks
 from kvplan.replay.outcome import Outcome
@@ -65,26 +65,42 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """What came of a workload file; `workload` is None for a trace of operations."""
+    """What came of a workload file; `workload` is None for a trace of operations.
+
+    `detected` says how the file was read.
+    """
 
     outcome: Outcome
-    workload: WorkloadSummary | None
+    detected: str
+    workload: WorkloadSummary | None = None
     hashed: bool = False
 
 
-def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None) -> Traced:
-    """Replay a workload file; without `pools` over counts alone.
+def trace(
+    session: Session,
+    arrivals: Arrivals,
+    pools: PoolOptions | None = None,
+    *,
+    counts_alone: bool = False,
+) -> Traced:
+    """Replay a workload file; without `pools` over counts, unless only pools can do it.
 
-    TraceError where the file cannot be replayed; DeviceError where the pools cannot be built;
-    KeyboardInterrupt where it is stopped before the file is read.
+    `counts_alone` refuses what needs pools. TraceError where the file cannot be replayed;
+    DeviceError where the pools cannot be built; KeyboardInterrupt where it is stopped before the
+    file is read.
     """
     if pools is None and ranks_here() > 1:
-        pools = PoolOptions()  # several ranks have something to agree on over pools alone
+        refuse_counts(counts_alone, "over counts several ranks have nothing to agree on")
+        pools = PoolOptions()
     if pools is not None and pools.device == INTERPRETED and "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded
-    if detect(arrivals.path, format=arrivals.format).format == OPERATIONS:
+    detected = detect(arrivals.path, format=arrivals.format)
+    if detected.format == OPERATIONS:
+        refuse_counts(counts_alone, "operations need slots, and counts have none")
+        refuse_meaningless(session, arrivals)
         player = pool_engine("operations_run")
-        return Traced(player.trace_operations(session, arrivals.path, pools or PoolOptions()), None)
+        outcome = player.trace_operations(session, arrivals.path, pools or PoolOptions())
+        return Traced(outcome, detected.describe())
     workload = open_workload(
         arrivals.path,
         format=arrivals.format,
@@ -98,7 +114,27 @@ def trace(session: Session, arrivals: Arrivals, pools: PoolOptions | None = None
         outcome = trace_counts(session, watch.watched(iter(workload)), total)
     else:
         outcome = pool_engine("run").trace_pools(session, workload, pools, watch)
-    return Traced(outcome, watch.summary(workload), hashed)
+    summary = watch.summary(workload, limit=session.options.limit)
+    return Traced(outcome, detected.describe(), summary, hashed)
+
+
+def refuse_counts(counts_alone: bool, problem: str) -> None:
+    """InputError where the accounting engine was asked for and cannot do it."""
+    if counts_alone:
+        raise InputError(problem, hint="use --engine pools")
+
+
+def refuse_meaningless(session: Session, arrivals: Arrivals) -> None:
+    """TraceError for flags on requests: a trace of operations has none."""
+    asked = arrivals.options.given()
+    asked += ["--skip-bad-rows"] * arrivals.options.skip_bad_rows
+    asked += ["--limit"] * (session.options.limit is not None)
+    if asked:
+        raise TraceError(
+            f"{asked[0]} has no meaning for operations",
+            where=str(arrivals.path),
+            hint="leave it out: they are played as they stand",
+        )
 
 
 def num_served(session: Session, num_requests: int) -> int:

@@ -21,6 +21,11 @@ def assumed(
     )
 
 
+def assumed_of_operations(plan: Plan) -> tuple[str, ...]:
+    """What is not modelled of a launch whose operations are played without clients or steps."""
+    return tuple(launch_notes(plan))
+
+
 def client_notes(assumptions: Assumptions) -> Iterator[str]:
     """Wishes and step times."""
     wish = assumptions.max_new

@@ -24,11 +24,15 @@ def trace_report(
     plan: Plan,
     workload: WorkloadSummary | None,
     *,
+    detected: str = "",
     conditions: tuple[Condition, ...] = DOES_NOT_FIT,
     assumed: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """The whole answer of `kvplan trace`."""
+    """The whole answer of `kvplan trace`; without a workload operations were played.
+
+    `detected` says how the file was read.
+    """
     result = outcome.result
     failed = [str(condition) for condition in conditions if condition.fails(result)]
     failed += [check.name for check in outcome.checks if check.state == "broken"]
@@ -42,6 +46,7 @@ def trace_report(
             "text": verdict(outcome, failed),
         },
         "launch": launch_report(plan, outcome),
+        "detected": detected,
         "workload": None if workload is None else workload_report(workload),
         "pools": [pool_report(pool) for pool in result.pools],
         "requests": requests_report(result),
@@ -55,6 +60,7 @@ def trace_report(
             "decoded_tokens": result.decoded_tokens,
             "end_s": seconds(result.end_ns),
         },
+        "reserve": None if outcome.reserve is None else msgspec.structs.asdict(outcome.reserve),
         "verification": [msgspec.structs.asdict(check) for check in outcome.checks],
         "violation": violation_report(outcome),
         "speed": speed_report(outcome),

@@ -170,3 +170,44 @@ def test_operations_that_do_not_fit_are_an_answer(kvplan, tmp_path):
 
     assert code == 1
     assert "20000 tokens are asked for and 16384 are free" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--limit", "1"], "--limit has no meaning for operations"),
+        (["--skip-bad-rows"], "--skip-bad-rows has no meaning for operations"),
+        (["--block-size", "16"], "--block-size has no meaning for operations"),
+        (["--record", "x.json"], "operations have no peak to record in 'x.json'"),
+    ],
+)
+def test_flags_without_a_meaning_for_operations_are_refused(kvplan, tmp_path, flags, problem):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND)
+    code, out, err = kvplan(*launch("pages"), "--workload", file, *flags)
+
+    assert (code, out) == (2, "")
+    assert problem in err
+
+
+def test_operations_need_pools(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND)
+    code, _, err = kvplan(
+        "trace", "llama-3.1-8b", "--gpu", "h100", "--workload", file, "--engine", "accounting"
+    )
+
+    assert code == 2
+    assert "operations need slots, and counts have none\n  hint: use --engine pools" in err
+
+
+def test_played_operations_are_reported_as_such(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND, page_size=16)
+    copy = tmp_path / "copy.jsonl"
+    code, out, err = kvplan(*launch("pages"), "--workload", file, "--record", copy)
+
+    assert code == 0, err
+    assert " · 2 operations · pools engine on cpu" in out
+    assert "workload   events (kvplan operations): JSON lines" in out
+    assert not any(f"\n  {word} " in out for word in ("requests", "queue", "prefix", "steps"))
+    assert "clients ask" not in out
+    assert list(open_events(copy)) == list(open_events(file))
+    assert open_events(copy).header == open_events(file).header

@@ -91,6 +91,32 @@ def test_a_limit_and_a_wish_are_honoured(kvplan):
     assert any("ask for 500 new tokens" in text for text in found["assumed"])
 
 
+def test_every_row_of_the_file_is_accounted_for(kvplan, tmp_path):
+    file = tmp_path / "mixed.csv"
+    rows = ["5,44", "0,44", "7,0", "-7,1", "9,9"]
+    lines = [f"2023-11-16 18:15:4{number}.6805900,{row}" for number, row in enumerate(rows)]
+    file.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]))
+    argv = ("--workload", file, "--skip-bad-rows", "--limit", "2")
+    _, out, _ = kvplan(*LAUNCH, *argv)
+    found = report(kvplan, *argv)[1]["workload"]
+
+    assert found["read"] == found["kept"] + sum(found["dropped"].values()) == 5
+    assert "rows       5 read · 3 kept · 1 dropped (input of 0 tokens)" in out
+    assert "1 dropped (value out of range) · 1 kept with a remark (no answer: prefill only)" in out
+    assert "note       the first 2 of 3 requests (--limit)" in out
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_time_that_it_took_is_told(kvplan, device):
+    _, found = report(kvplan, *SMALL, "--workload", AZURE, "--device", device, "--kv-scale")
+
+    assert found["speed"]["events_per_s"] > 0
+    reserve = found["reserve"]
+    assert (reserve is None) == (device == "meta")
+    assert reserve is None or 0 < reserve["most_in_step"] <= reserve["most_allowed"]
+    assert reserve is None or 0 < reserve["longest_row"] <= reserve["row_width"]
+
+
 def test_step_times_stretch_the_replay(kvplan):
     quick, slow = (
         report(kvplan, "--workload", "chat", "--tpot", tpot)[1]["steps"]["end_s"]

@@ -11,6 +11,7 @@ from torch import Tensor
 from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken
+from kvplan.replay.outcome import ReserveUse
 from kvplan.replay.pools.books import Books
 from kvplan.replay.pools.memory import PoolMemory
 from kvplan.replay.pools.plan_states import StateBooks
@@ -178,6 +179,15 @@ class ReserveRule(Watcher):
         self.longest_row = 0
         self.most_allowed = reserve_len + page_size - 1
         self.row_width = row_width
+
+    def use(self) -> ReserveUse:
+        """What was seen so far."""
+        return ReserveUse(
+            most_in_step=self.most_in_step,
+            most_allowed=self.most_allowed,
+            longest_row=self.longest_row,
+            row_width=self.row_width,
+        )
 
     def grown(self, growth: Growth) -> None:
         longest = int(growth.stops.max())

@@ -16,7 +16,7 @@ from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.ranks import part_of
-from kvplan.replay.pools.recording import header_of
+from kvplan.replay.pools.recording import OPERATIONS, header_of, write_prefix
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
 from kvplan.replay.pools.verified import broken_checks, bytes_check, witness_checks
 from kvplan.replay.result import ReplayResult, Spread
@@ -40,6 +40,11 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     TraceError where the file contradicts itself, InputError where it was made on other pools.
     """
     refuse_other_forms(session.plan)
+    if options.record is not None and options.record.suffix != OPERATIONS:
+        raise InputError(
+            f"operations have no peak to record in '{options.record.name}'",
+            hint=f"--record takes a name in {OPERATIONS} here",
+        )
     trace = open_events(path)
     server = server_of(session.plan, session.options.choices)
     refuse_other_pools(trace.header, server, path)
@@ -73,6 +78,9 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         where = str(path) if error.where is None else error.where
         where = where if str(path) in where else f"{path}: {where}"
         raise TraceError(error.problem, where=where, hint=error.hint) from None
+    if options.record is not None:
+        kept = played if shrunk is None else shrunk
+        write_prefix(options.record, trace, kept.num_operations)
     return Outcome(
         result=usage.result(server, played),
         engine="pools",
@@ -83,6 +91,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         shrunk=None if shrunk is None else shrunk.num_operations,
         latencies=assembly.memory.latencies.figures(),
         compiled=compile_counts(),
+        reserve=assembly.reserve.use(),
         wall_s=time.perf_counter() - start,
     )
 

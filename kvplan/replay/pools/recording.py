@@ -13,8 +13,10 @@ import msgspec
 
 from kvplan.errors import InputError
 from kvplan.replay.server import Server
-from kvplan.replay.workloads.events import NAME, VERSION, open_events, write_events
+from kvplan.replay.workloads.events import NAME, VERSION, EventTrace, open_events, write_events
 from kvplan.replay.workloads.operations import Operation
+
+OPERATIONS = ".jsonl"
 
 
 class Recording:
@@ -106,6 +108,15 @@ def header_of(server: Server, model: str) -> dict[str, Any]:
         **sliding,
         "rows": server.num_rows,
     }
+
+
+def write_prefix(target: Path, trace: EventTrace, num_operations: int) -> None:
+    """Write the first operations of a trace under its own header; InputError where it cannot be."""
+    header = {key: value for key, value in trace.header.items() if key not in ("kvplan", "version")}
+    with folder_beside(target) as folder, written(target):
+        made = folder / target.name
+        write_events(made, islice(trace, num_operations), **header)
+        made.replace(target)
 
 
 def write_whole(target: Path, text: str) -> None:

@@ -18,7 +18,13 @@ from kvplan.replay.pools.devices import Place, one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.measure import Measured, measure
 from kvplan.replay.pools.ranks import Part, common_tokens, everyone, joined, part_of
-from kvplan.replay.pools.recording import Recording, header_of, recording, write_whole
+from kvplan.replay.pools.recording import (
+    OPERATIONS,
+    Recording,
+    header_of,
+    recording,
+    write_whole,
+)
 from kvplan.replay.pools.shrink import shortest
 from kvplan.replay.pools.snapshot import Snapshot
 from kvplan.replay.pools.verified import (
@@ -39,7 +45,7 @@ from kvplan.replay.workloads.workload import Workload
 from kvplan.report.allocation import cuda_bytes, cuda_counts
 from kvplan.report.state import state_text
 
-OPERATIONS, STATE = ".jsonl", ".json"
+STATE = ".json"
 
 
 def trace_pools(
@@ -83,6 +89,7 @@ class Trial:
         """All of it."""
         options, place, part = self._options, self._place, self._part
         stores = place.device.type != "meta"
+        start = time.perf_counter()
         predicted = self._predict(watched=not stores)
         base = Outcome(
             result=predicted,
@@ -91,6 +98,7 @@ class Trial:
             kv_scale=options.kv_scale,
             rank=part.rank,
             num_ranks=part.num_ranks,
+            wall_s=time.perf_counter() - start,
         )
         # on meta no step follows that the ranks would have to agree on
         if not (everyone(part, place.device, predicted.complete) if stores else predicted.complete):
@@ -112,6 +120,7 @@ class Trial:
             shrunk=shrunk,
             latencies=assembly.memory.latencies.figures(),
             compiled=compile_counts(),
+            reserve=assembly.reserve.use(),
             wall_s=time.perf_counter() - start,
         )
 

@@ -27,7 +27,10 @@ class LengthSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload: how it was read, what became of its rows, how long and how frequent they are."""
+    """One workload: how it was read, what became of its rows, how long and how frequent they are.
+
+    Lengths and the peak are those of the requests that were replayed, the rest is of the file.
+    """
 
     detected: str
     read: int
@@ -117,9 +120,11 @@ class Watch:
             self.note(request)
             yield request
 
-    def summary(self, workload: Workload) -> WorkloadSummary:
+    def summary(self, workload: Workload, *, limit: int | None = None) -> WorkloadSummary:
         """The figures of what passed, with the workload's own counts."""
         tally = workload.tally
+        cut = limit is not None and limit < tally.kept
+        first = (f"the first {limit:,} of {tally.kept:,} requests (--limit)",) if cut else ()
         span_s = workload.span_ns / NS_PER_S
         return WorkloadSummary(
             detected=workload.detected.describe(),
@@ -127,7 +132,7 @@ class Watch:
             kept=tally.kept,
             dropped=dict(tally.dropped),
             flagged=dict(tally.flagged),
-            notes=workload.notes,
+            notes=(*workload.notes, *first),
             inversions=workload.inversions,
             span_s=span_s,
             mean_rps=tally.kept / span_s if span_s else 0.0,
