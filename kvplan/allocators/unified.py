@@ -94,6 +94,17 @@ class UnifiedAllocator(TwoSidedAllocator):
         """The virtual slots, whose pages have full memory while they are handed out."""
         return self.virtual
 
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the page tables both ways and of the free lists, on the device and nothing moved."""
+        tables = sum(
+            table.nbytes
+            for band in self.shared.bands.values()
+            for table in (band.virtual_to_physical, band.physical_to_virtual)
+        )
+        free = self.virtual.num_pages + (0 if self.state_slots is None else self.state_slots.size)
+        return tables + free * torch.int64.itemsize
+
     def clear(self) -> None:
         self.full.clear()
         if self.state_slots is not None:

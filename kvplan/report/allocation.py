@@ -175,4 +175,6 @@ def cuda_bytes(pools: Pools, before: Counter[str], after: Counter[str]) -> CudaB
         for entry in pools.tensors()
         if entry.tensor.is_cuda and not entry.is_view
     )
+    if pools.shared is not None:
+        planned += pools.shared.table_bytes
     return CudaBytes(planned, *(after[name] - before[name] for name in COUNTS))
