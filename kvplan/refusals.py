@@ -20,6 +20,7 @@ NOUNS = {
     "object": "a mapping",
     "array": "a list",
 }
+PLACEHOLDERS = {"struct": "mapping", "dict": "mapping", "vartuple": "list", "tuple": "list"}
 
 
 def refusal(document: Document, value: Any, kind: Any, base: FieldPath, message: str) -> InputError:
@@ -36,10 +37,20 @@ def refusal(document: Document, value: Any, kind: Any, base: FieldPath, message:
     if field:
         hint = f"add '{field[2]}: {wording(field_type(known, field[2]))}'"
         return InputError(f"missing field '{field[2]}'", where=where, hint=hint)
-    named = f"'{path[-1]}'" if path and isinstance(path[-1], str) else "the value"
+    named = called((*base, *path))
     if place.startswith("key in "):
         return InputError(f"key in {named}: {lowered(problem)}", where=where)
     return wrong_value(named, problem, dig(value, path), known, where)
+
+
+def called(path: FieldPath) -> str:
+    """A value by its key; by the way to it where it is one of a list."""
+    if not path:
+        return "the value"
+    if isinstance(path[-1], str):
+        return f"'{path[-1]}'"
+    steps = (f".{step}" if isinstance(step, str) else f"[{step}]" for step in path)
+    return f"'{''.join(steps).removeprefix('.')}'"
 
 
 def wrong_value(named: str, problem: str, got: Any, known: Any, where: str) -> InputError:
@@ -178,7 +189,8 @@ def wording(known: Any) -> str:
     choices = allowed(known)
     if choices:
         return "|".join(choices)
-    return f"<{type(known).__name__.removesuffix('Type').lower()}>"
+    name = type(known).__name__.removesuffix("Type").lower()
+    return f"<{PLACEHOLDERS.get(name, name)}>"
 
 
 def expectation(problem: str) -> str:

@@ -223,6 +223,7 @@ def test_aliases_that_explode_are_refused_at_once():
             "'ratio' must be a number or null, got 'high'",
             None,
         ),
+        ("name: a\nlayers:\n- 7", "3:3", "'layers[0]' must be a mapping, got 7", None),
         ("- a", "1:1", "the value must be a mapping, got a list", None),
     ],
 )

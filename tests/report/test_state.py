@@ -128,7 +128,13 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "no schema": (lambda data: data.pop("schema"), "no recorded state: it has no 'schema'"),
     "an unknown field": (put("requests", 0, "slot", value=1), "unknown field 'slot'"),
     "a missing field": (lambda data: data.pop("kv"), "missing field 'kv'"),
-    "a negative slot": (put("requests", 0, "slots", value=[[-4, 4]]), "must be an integer >= 0"),
+    "a number for a list": (put("cached", value=4), "'cached' must be a list, got 4"),
+    "a run of three": (put("cached", 0, value=[4, 1, 1]), "of length 2"),
+    "true for a row": (put("requests", 0, "row", value=True), "'row' must be an integer, got true"),
+    "a negative slot": (
+        put("requests", 1, "slots", 1, value=[-4, 4]),
+        r"'requests\[1\]\.slots\[1\]\[0\]' must be an integer >= 0, got -4",
+    ),
     "an empty run": (put("requests", 0, "slots", value=[[4, 0]]), "must be an integer >= 1"),
     "a number too large": (put("kv", "tokens", value=10**12), "'tokens' must be an integer <="),
     "half a page": (put("kv", "tokens", value=30), "30 tokens are not whole pages of 4"),
@@ -223,6 +229,27 @@ def test_what_is_no_state_is_refused(content: bytes, message: str, tmp_path: Pat
     with pytest.raises(InputError, match=message) as refusal:
         load_state(file)
     assert str(refusal.value.where).startswith(str(file))
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        (("kv",), "add 'kv: <mapping>'"),
+        (("kv", "free_pages"), "add 'free_pages: <list>'"),
+        (("rows",), "add 'rows: <int>'"),
+        (("requests", 1, "rid"), "add 'rid: <str>'"),
+    ],
+)
+def test_a_missing_field_says_what_to_add(path: tuple[str | int, ...], hint: str):
+    data = small()
+    inner: Any = data
+    for step in path[:-1]:
+        inner = inner[step]
+    del inner[path[-1]]
+
+    with pytest.raises(InputError, match=f"missing field '{path[-1]}'") as refusal:
+        parse(data)
+    assert refusal.value.hint == hint
 
 
 def test_a_state_without_a_launch_says_what_to_name():

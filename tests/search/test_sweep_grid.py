@@ -71,7 +71,7 @@ REFUSED = {
     "server: {page_size: [1, 16, 1]}": ("sweep.yaml:3:29: 'page_size' has 1 twice", None),
     "server: {page_size: []}": ("sweep.yaml:3:21: 'page_size' must be a list of length >= 1", None),
     "server: {page_size: x}": ("sweep.yaml:3:21: 'page_size' must be an integer or", None),
-    "server: {page_size: [1, x]}": ("sweep.yaml:3:25: the value must be an integer or null", None),
+    "server: {page_size: [1, x]}": ("sweep.yaml:3:25: 'server.page_size[1]' must be an integer or null", None),
     "server: {page_size: {from: 1}}": ("the range of 'page_size' is not complete", "{values:"),
     "server: {page_size: {from: 1, to: 9}}": ("the range of 'page_size' is not complete", None),
     "server: {page_size: {from: 9, to: 1, step: 1}}": ("from 9 to 1 by 1 is empty", "steps go up"),
