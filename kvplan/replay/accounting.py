@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from kvplan.replay.batch import Decode
-from kvplan.replay.running import Demand
 from kvplan.replay.scheduler import Scheduler
-
-NOTHING = Demand(0, 0)
 
 
 class CountingScheduler(Scheduler):
@@ -17,10 +14,17 @@ class CountingScheduler(Scheduler):
 
         `at_most` is how many pass before the next arrival, if there is one.
         """
-        num_steps, demand = self._affordable(self._quiet_steps(at_most))
-        if not num_steps:
+        num_steps = self._quiet_steps(at_most)
+        if num_steps <= 0:
             return 0
         running, store = self.running, self.store
+        num_pages = store.quiet_pages(len(running.sequences))
+        demand = running.demand(num_steps)
+        if demand.num_pages > num_pages:
+            num_steps = self._affordable(num_steps, num_pages)
+            if not num_steps:
+                return 0
+            demand = running.demand(num_steps)
         store.reclaim(demand.wanted_tokens)
         store.memory.decode(running.sequences, demand.num_pages)
         running.launch(num_steps)
@@ -40,28 +44,21 @@ class CountingScheduler(Scheduler):
         step, next_end = running.lockstep, self._ends.next_tick()
         assert next_end is not None, "whoever decodes has an end"
         num_steps = step.steps_within(next_end - 1 - step.generated)
-        if at_most is not None and not closed:
-            num_steps = min(num_steps, at_most)
+        if at_most is not None and at_most < num_steps and not closed:
+            num_steps = at_most
         num_tokens = self.store.quiet_tokens(running.sequences)
         if num_tokens is None:
             return num_steps
         # whoever gives slots back does so as a step is launched, before its tokens
         return min(num_steps, step.steps_within(num_tokens) + 1) if num_tokens >= 0 else 0
 
-    def _affordable(self, num_steps: int) -> tuple[int, Demand]:
-        """As many of these steps as memory surely holds, the cache being given up."""
-        if num_steps <= 0:
-            return 0, NOTHING
-        running = self.running
-        num_pages = self.store.quiet_pages(len(running.sequences))
-        demand = running.demand(num_steps)
-        if demand.num_pages <= num_pages:
-            return num_steps, demand
-        fits, fails = 0, num_steps
+    def _affordable(self, too_many: int, num_pages: int) -> int:
+        """As many steps, fewer than these, as so many pages surely hold."""
+        fits, fails = 0, too_many
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            if running.demand(middle).num_pages <= num_pages:
+            if self.running.demand(middle).num_pages <= num_pages:
                 fits = middle
             else:
                 fails = middle
-        return fits, running.demand(fits) if fits else NOTHING
+        return fits

@@ -36,8 +36,9 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
             return request.max_new
         if isinstance(self.max_new, int):
             return self.max_new
-        return UNLIMITED if self.max_new == "context" else max(1, request.output_len)
+        return UNLIMITED if self.max_new == "context" else request.output_len or 1
 
     def prefill_ns(self, num_tokens: int) -> int:
         """Duration of a step that computes so many prompt tokens."""
-        return max(self.decode_ns, num_tokens * NS_PER_S // self.prefill_tokens_per_s)
+        computing_ns = num_tokens * NS_PER_S // self.prefill_tokens_per_s
+        return computing_ns if computing_ns > self.decode_ns else self.decode_ns

@@ -16,9 +16,13 @@ class Decode(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefill(msgspec.Struct, frozen=True, gc=False):
-    """A launched batch that computes parts of prompts; with mixed chunks others decode in it."""
+    """A launched batch that computes parts of prompts, `num_tokens` in all.
+
+    With mixed chunks others decode in it.
+    """
 
     parts: list[Part]
+    num_tokens: int
     out_cache_loc: Slots | None
     mixed: Decode | None = None
 

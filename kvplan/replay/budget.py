@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from kvplan.replay.estimate import MAX_NEW_ESTIMATE, expected_new
+from kvplan.replay.estimate import expected_new
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.store import KvStore
@@ -29,19 +29,15 @@ class PrefillBudget:
         self.store = store
         self.page_size = server.page_size
         self.parts: list[Part] = []
+        self.num_tokens = 0
         self.chunked: Sequence | None = None
         self._reserved_total = reserved + num_mixed
         self._reserved_now = num_mixed
         self._chunk_left = server.chunked_prefill_size
-        self._input_left = server.max_prefill_tokens - num_mixed
-        if self._chunk_left is not None:
-            self._chunk_left -= num_mixed
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the step computes as many tokens as it may."""
-        chunk_left = self._chunk_left
-        return self._input_left <= 0 or (chunk_left is not None and chunk_left <= 0)
+        self._input_left = server.max_prefill_tokens
+        self.is_spent = False  # whether the step computes as many tokens as it may
+        if num_mixed:
+            self._spend(num_mixed)
 
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""
@@ -57,7 +53,7 @@ class PrefillBudget:
             return sequence  # it is parked until there is room
         remaining = sequence.seq_len - sequence.prefix_len
         taken = min(remaining, limit)
-        self._admit(sequence, taken, is_middle=remaining > taken)
+        self._admit(sequence, taken, remaining > taken)
         return sequence if remaining > taken else None
 
     def admit(self, sequence: Sequence) -> Stop | None:
@@ -69,7 +65,7 @@ class PrefillBudget:
             return chosen
         taken, is_middle = chosen
         sequence.lock = lock
-        self._admit(sequence, taken, is_middle=is_middle)
+        self._admit(sequence, taken, is_middle)
         if is_middle:
             self.chunked = sequence
         return None
@@ -92,27 +88,35 @@ class PrefillBudget:
             return Stop.OTHER
         return end - sequence.prefix_len, True
 
-    def _admit(self, sequence: Sequence, taken: int, *, is_middle: bool) -> None:
+    def _admit(self, sequence: Sequence, taken: int, is_middle: bool) -> None:
         sequence.stop = sequence.prefix_len + taken
         self.parts.append(Part(sequence, sequence.prefix_len, sequence.stop, is_middle))
+        self.num_tokens += taken
         paged = ceil_page(taken, self.page_size)
-        self._reserve(paged, 0 if is_middle else min(sequence.max_new, MAX_NEW_ESTIMATE))
-        self._input_left -= paged
+        self._reserve(paged, 0 if is_middle else expected_new(sequence.max_new, 0))
+        self._spend(paged)
+
+    def _spend(self, num_tokens: int) -> None:
+        self._input_left -= num_tokens
         if self._chunk_left is not None:
-            self._chunk_left -= paged
+            self._chunk_left -= num_tokens
+        self.is_spent = self._input_left <= 0 or (
+            self._chunk_left is not None and self._chunk_left <= 0
+        )
 
     @property
     def _memory_left(self) -> float:
         return self.store.reachable() - self._reserved_total
 
     def _has_memory(self) -> bool:
-        return self.store.reachable() > max(self._reserved_total, self._reserved_now)
+        reachable = self.store.reachable()
+        return reachable > self._reserved_total and reachable > self._reserved_now
 
     def _room(self, sequence: Sequence, remaining: int) -> int | None:
         """Tokens that may be computed now: 0 if memory is short, None if nothing limits them."""
         new = expected_new(sequence.max_new, sequence.outputs)
-        fits = remaining + new + self.page_size < self._memory_left
-        return self._chunk_left if fits else 0
+        left = self.store.reachable() - self._reserved_total
+        return self._chunk_left if remaining + new + self.page_size < left else 0
 
     def _continuation_limit(self, chunk: int) -> int:
         """Tokens of the next part of a cut prompt: it must go on, or its slots never come back."""

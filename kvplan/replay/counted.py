@@ -41,9 +41,10 @@ class CountedMemory:
 
     def extend(self, parts: List[Part]) -> Slots | None:
         page = self.page_size
-        self._take(
-            sum([ceil_div(part.stop, page) - ceil_div(part.prefix_len, page) for part in parts])
-        )
+        num_pages = 0
+        for part in parts:
+            num_pages += -part.prefix_len // page - -part.stop // page  # a difference of ceilings
+        self._take(num_pages)
         return None
 
     def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
@@ -61,7 +62,7 @@ class CountedMemory:
         pass
 
     def free(self, slots: Slots) -> None:
-        self._free_pages += ceil_div(len(slots), self.page_size)
+        self._free_pages += -(-len(slots) // self.page_size)
 
     def free_group(self) -> AbstractContextManager[None]:
         return NO_GROUP

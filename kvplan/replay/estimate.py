@@ -7,4 +7,5 @@ MAX_NEW_ESTIMATE = 4096  # of one request, at most
 
 def expected_new(max_new: int, outputs: int) -> int:
     """New tokens that admission reserves for a waiting request."""
-    return min(max(max_new - outputs, 0), MAX_NEW_ESTIMATE)
+    new = max_new - outputs
+    return new if 0 <= new <= MAX_NEW_ESTIMATE else max(0, min(new, MAX_NEW_ESTIMATE))

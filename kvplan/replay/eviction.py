@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from kvplan.errors import InputError, did_you_mean
 
@@ -19,14 +20,14 @@ class Cached(Protocol):
     hits: int
 
 
-Rank = tuple[int, int]  # the lowest goes first
+Rank = Any  # comparable with the other ranks of a policy; the lowest goes first
 
 POLICIES: dict[str, Callable[[Cached], Rank]] = {
-    "lru": lambda node: (0, node.access_time),
-    "mru": lambda node: (0, -node.access_time),
-    "fifo": lambda node: (0, node.creation_time),
-    "filo": lambda node: (0, -node.creation_time),
-    "lfu": lambda node: (node.hits, node.access_time),
+    "lru": attrgetter("access_time"),
+    "mru": lambda node: -node.access_time,
+    "fifo": attrgetter("creation_time"),
+    "filo": lambda node: -node.creation_time,
+    "lfu": attrgetter("hits", "access_time"),
     "slru": lambda node: (int(node.hits >= PROTECTED_HITS), node.access_time),
 }
 
@@ -50,40 +51,42 @@ class EvictionQueue(Generic[Node]):
     def __init__(self, rank: Callable[[Node], Rank]) -> None:
         self._rank = rank
         self._heap: list[tuple[Rank, int, Node]] = []
-        self._tickets: dict[Node, int] = {}  # of the candidates in the heap; 0: not yet there
-        self._waiting: dict[Node, None] = {}
+        self._tickets: dict[Node, int] = {}  # of the candidates in the heap
+        self._waiting: dict[Node, None] = {}  # to enter it, once more if they are in it
         self._last_ticket = 0
 
     def __contains__(self, node: Node) -> bool:
-        return node in self._tickets
+        return node in self._tickets or node in self._waiting
 
     def put(self, node: Node) -> None:
         """Add a candidate, or rank it anew."""
-        self._tickets[node] = 0
         self._waiting[node] = None
 
     def drop(self, node: Node) -> None:
         """The node is no candidate any more."""
-        if self._tickets.pop(node, None) == 0:
-            del self._waiting[node]
+        self._waiting.pop(node, None)
+        self._tickets.pop(node, None)
 
     def pop(self) -> Node | None:
         """The candidate that goes first, or None when there is none."""
         if self._waiting:
             self._rank_waiting()
-        while self._heap:
-            _, ticket, node = heapq.heappop(self._heap)
-            if self._tickets.get(node) == ticket:
-                del self._tickets[node]
+        heap, tickets = self._heap, self._tickets
+        while heap:
+            _, ticket, node = heapq.heappop(heap)
+            if tickets.get(node) == ticket:
+                del tickets[node]
                 return node
         return None
 
     def _rank_waiting(self) -> None:
+        heap, tickets, ticket = self._heap, self._tickets, self._last_ticket
         for node in self._waiting:
-            self._last_ticket += 1
-            self._tickets[node] = self._last_ticket
-            heapq.heappush(self._heap, (self._rank(node), self._last_ticket, node))
+            ticket += 1
+            tickets[node] = ticket
+            heapq.heappush(heap, (self._rank(node), ticket, node))
         self._waiting.clear()
-        if len(self._heap) > 64 + 4 * len(self._tickets):
-            self._heap = [entry for entry in self._heap if self._tickets.get(entry[2]) == entry[1]]
+        self._last_ticket = ticket
+        if len(heap) > 64 + 4 * len(tickets):
+            self._heap = [entry for entry in heap if tickets.get(entry[2]) == entry[1]]
             heapq.heapify(self._heap)

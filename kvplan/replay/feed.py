@@ -37,9 +37,11 @@ class Feed:
                 arrived.append((time_ns, heapq.heappop(self._due)[2]))
                 self._look()
             else:
-                assert self._head is not None
-                arrived.append((time_ns, self._head))
-                self._count(self._head)
+                head = self._head
+                assert head is not None
+                arrived.append((time_ns, head))
+                if head.session is not None:
+                    self._count(head.session)
                 self._advance()
         return arrived
 
@@ -63,18 +65,18 @@ class Feed:
             if request.delay_ns is None or not self._unanswered.get(request.session or ""):
                 self._head = request
                 break
-            self._count(request)
-            self._held[request.session or ""].append(request)
+            session = request.session or ""
+            self._count(session)
+            self._held[session].append(request)
         else:
             self._head = None
         self._look()
 
     def _look(self) -> None:
-        times = [self._due[0][0]] if self._due else []
-        if self._head is not None:
-            times.append(self._head.t_ns)
-        self.next_ns = min(times, default=None)
+        head, due = self._head, self._due
+        self.next_ns = None if head is None else head.t_ns
+        if due and (head is None or due[0][0] < head.t_ns):
+            self.next_ns = due[0][0]
 
-    def _count(self, request: Request) -> None:
-        if request.session is not None:
-            self._unanswered[request.session] = self._unanswered.get(request.session, 0) + 1
+    def _count(self, session: str) -> None:
+        self._unanswered[session] = self._unanswered.get(session, 0) + 1

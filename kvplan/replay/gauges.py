@@ -82,7 +82,7 @@ class Gauges:
         self.num_steps += turn.num_steps
         duration = turn.duration_ns
         for gauge in self.gauges:
-            gauge.used = used = gauge.read()
+            used = gauge.used = gauge.read()
             if used > gauge.peak:
                 gauge.peak, gauge.peak_ns = used, turn.start_ns
                 gauge.peak_step = self.num_steps - 1

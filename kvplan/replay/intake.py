@@ -10,7 +10,8 @@ INPUT_MARGIN = 5  # tokens that a prompt leaves of the longest request
 
 def max_request_len(server: Server) -> int:
     """Tokens that one request may reach, prompt and answer."""
-    return min(server.context_len, server.num_tokens) - 1
+    by_context, by_pool = server.context_len, server.num_tokens
+    return (by_context if by_context < by_pool else by_pool) - 1
 
 
 def refusal(server: Server, input_len: int) -> str | None:
@@ -24,7 +25,9 @@ def refusal(server: Server, input_len: int) -> str | None:
 
 def clip_max_new(server: Server, input_len: int, max_new: int) -> int:
     """New tokens that are left of a wish after the context and an empty pool had their say."""
-    by_context = max_request_len(server) - input_len - 1
     page = server.page_size
+    by_context = max_request_len(server) - input_len - 1
     by_memory = server.num_tokens - ceil_page(input_len, page) - page - 1
-    return max(0, min(max_new, by_context, by_memory))
+    if max_new <= by_context and max_new <= by_memory:
+        return max_new
+    return max(0, min(by_context, by_memory))

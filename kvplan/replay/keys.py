@@ -47,6 +47,18 @@ class TokenKey:
         return stop
 
 
+class OwnKey:
+    """Tokens that no other key shares."""
+
+    __slots__ = ()
+
+    def page(self, position: int, page_size: int) -> Hashable:  # noqa: ARG002
+        return self
+
+    def common(self, other: Key, start: int, stop: int) -> int:
+        return stop if self is other else start
+
+
 class BlockKey:
     """Hashed blocks of a chain, then tokens that nobody shares.
 
@@ -54,15 +66,12 @@ class BlockKey:
     The last block of a prompt may be partial: it is the same block only at the same length.
     """
 
-    __slots__ = ("block_size", "covered", "namespace", "owner", "units")
+    __slots__ = ("block_size", "covered", "namespace", "units")
 
-    def __init__(
-        self, owner: Hashable, input_len: int = 0, identity: BlockIds | None = None
-    ) -> None:
-        self.owner = owner
-        self.namespace = identity.namespace if identity else ""
-        self.block_size = identity.block_size if identity else 1
-        self.units: tuple[Hashable, ...] = identity.ids if identity else ()
+    def __init__(self, input_len: int, identity: BlockIds) -> None:
+        self.namespace = identity.namespace
+        self.block_size = identity.block_size
+        self.units: tuple[Hashable, ...] = identity.ids
         self.covered = min(len(self.units) * self.block_size, input_len)
         partial = self.covered % self.block_size
         if partial:
@@ -71,7 +80,7 @@ class BlockKey:
     def page(self, position: int, page_size: int) -> Hashable:
         last = position + page_size - 1
         if last >= self.covered:
-            return self.owner
+            return self
         return self.namespace, self.block_size, self.units[last // self.block_size]
 
     def common(self, other: Key, start: int, stop: int) -> int:
@@ -96,4 +105,4 @@ def key_of(request: Request) -> Key:
     identity = request.identity
     if isinstance(identity, TokenIds):
         return TokenKey([*identity.prompt, *identity.output])
-    return BlockKey(request.rid, request.input_len, identity)
+    return OwnKey() if identity is None else BlockKey(request.input_len, identity)

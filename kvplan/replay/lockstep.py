@@ -34,14 +34,15 @@ class Lockstep:
         self.results = 0  # steps whose result is taken in
         self.committed = 0
         self.generated = 0
-        self.reserved = 0  # up to where slots reach since the latest launch
+        self.reserved = 0  # with speculation: up to where slots reach since the latest launch
 
     def launch(self, num_steps: int = 1) -> None:
         """Steps were launched, each but the last with its result taken in before the next."""
-        self.reserved = self.next_reserved(num_steps)
         self.launched += num_steps
-        if not self.reserve:
-            self.committed = self.reserved
+        if self.reserve:
+            self.reserved = self.next_reserved(num_steps)
+        else:
+            self.committed += num_steps
 
     def take_in(self, num_steps: int = 1) -> int:
         """Results came; how many tokens they brought each request."""
@@ -54,9 +55,7 @@ class Lockstep:
         return num_tokens
 
     def next_reserved(self, num_steps: int = 1) -> int:
-        """Up to where slots will reach once so many more steps are launched."""
-        if not self.reserve:
-            return self.committed + num_steps
+        """Up to where slots will reach once so many more steps are launched, with speculation."""
         return max(self.reserved, self.committed + self.tokens_of(num_steps - 1) + self.reserve)
 
     def tokens_of(self, num_steps: int) -> int:
@@ -66,6 +65,8 @@ class Lockstep:
 
     def steps_within(self, num_tokens: int) -> int:
         """How many results may come until each request got more than so many tokens."""
+        if not self.reserve:
+            return num_tokens
         units = self.results * self._accept
         limit = (units // ACCEPT_UNITS + num_tokens + 1) * ACCEPT_UNITS - 1
         return limit // self._accept - self.results

@@ -102,6 +102,7 @@ class PrefixCache:
         self.protected = 0
         self.evicted = 0
         self.root = Node(None, TokenKey(()), 0, 0, range(0))
+        self.root.locks = 1  # it never goes
         self._release = release
         self.no_lock = Lock(self.root)
         self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
@@ -127,9 +128,8 @@ class PrefixCache:
             node = child
             node.hits += node.stop > counted_to
             self._touch(node)
-            first = max(owned_from, node.start)
-            if first < node.stop:
-                self._release(slots[first : node.stop])
+            if owned_from < node.stop:
+                self._release(slots[max(owned_from, node.start) : node.stop])
         prefix_len = node.stop
         if prefix_len < stop:
             node = self._add(node, key, stop, slots[prefix_len:stop])
@@ -201,7 +201,7 @@ class PrefixCache:
     def _touch(self, node: Node) -> None:
         self._clock += 1
         node.access_time = self._clock
-        if node in self._leaves:
+        if not node.locks and node in self._leaves:
             self._leaves.put(node)
 
     def _split(self, lower: Node, position: int) -> Node:
@@ -225,7 +225,8 @@ class PrefixCache:
         node = Node(parent, key, parent.stop, stop, slots)
         self._stamp(node)
         parent.children[key.page(node.start, self.page_size)] = node
-        self._leaves.drop(parent)
+        if not parent.locks:
+            self._leaves.drop(parent)
         self.evictable += stop - node.start
         return node
 
@@ -243,7 +244,7 @@ class PrefixCache:
 
     def _offer(self, node: Node) -> None:
         """Make a node a candidate if it is an unlocked leaf."""
-        if node.parent is not None and not node.locks and not node.children:
+        if not node.locks and not node.children:
             self._leaves.put(node)
 
 

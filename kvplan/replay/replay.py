@@ -8,7 +8,7 @@ import msgspec
 
 from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
-from kvplan.replay.batch import Prefill, Step
+from kvplan.replay.batch import Decode, Prefill, Step
 from kvplan.replay.feed import Feed
 from kvplan.replay.intake import clip_max_new, refusal
 from kvplan.replay.keys import key_of
@@ -51,9 +51,8 @@ class Replay:
         self.server = server
         self.assumptions = assumptions
         self.store = open_store(server, memory)
-        self.scheduler: Scheduler = (
-            CountingScheduler(server, self.store) if jumps else Scheduler(server, self.store)
-        )
+        self._jumping = CountingScheduler(server, self.store) if jumps else None
+        self.scheduler: Scheduler = self._jumping or Scheduler(server, self.store)
         self.meter = Meter(self.scheduler, floor_page(server.num_tokens, server.page_size))
         self.now_ns = 0
         self._decode_ns = assumptions.decode_ns
@@ -75,25 +74,31 @@ class Replay:
 
     def _turn(self) -> Turn:
         start, step = self.now_ns, self.scheduler.step()
-        self.now_ns += self._duration(step)
+        batch = step.batch
+        if isinstance(batch, Prefill):
+            num_tokens = batch.num_tokens
+            if batch.mixed is not None:
+                num_tokens += len(batch.mixed.sequences)
+            self.now_ns += self.assumptions.prefill_ns(num_tokens)
+        elif batch is not None:
+            self.now_ns += self._decode_ns
         self.meter.step(step, start)
         if step.finished or step.aborted:
             for sequence in step.finished + step.aborted:
                 if sequence.session is not None:
                     self._feed.answered(sequence.session, self.now_ns)
         num_steps = 1
-        if step.batch is None:
+        if batch is None:
             self._unblock()
         else:
             self._num_blank = 0
-            num_steps += self._jump()
+            if self._jumping is not None and isinstance(batch, Decode):
+                num_steps += self._jump(self._jumping)
         return Turn(step, num_steps, start, self.now_ns - start)
 
-    def _jump(self) -> int:
+    def _jump(self, scheduler: CountingScheduler) -> int:
         """Take quiet decode steps up to the next event together; how many."""
-        scheduler, step_ns, next_ns = self.scheduler, self._decode_ns, self._feed.next_ns
-        if not isinstance(scheduler, CountingScheduler):
-            return 0
+        step_ns, next_ns = self._decode_ns, self._feed.next_ns
         # up to the step that starts as the next request comes, or after it
         at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
         num_steps = scheduler.jump(at_most)
@@ -107,15 +112,6 @@ class Replay:
         self._num_blank += 1
         if self._num_blank > 1 and not self.scheduler.is_idle():
             self._reject(self.scheduler.drop_head(), STALLED)
-
-    def _duration(self, step: Step) -> int:
-        batch = step.batch
-        if isinstance(batch, Prefill):
-            num_tokens = sum([part.stop - part.prefix_len for part in batch.parts])
-            if batch.mixed is not None:
-                num_tokens += len(batch.mixed.sequences)
-            return self.assumptions.prefill_ns(num_tokens)
-        return self._decode_ns if batch is not None else 0
 
     def _take_arrivals(self) -> None:
         for time_ns, request in self._feed.take(self.now_ns):

@@ -48,21 +48,25 @@ class Running:
         if not self.sequences:
             self.full = False
         for sequence in newcomers:
-            self._count(sequence, *sequence.join(self.lockstep), sign=1)
+            committed, outputs = sequence.join(self.lockstep)
+            self._count(sequence, committed, outputs, 1)
         if self.lockstep.reserve:
             self._fresh += newcomers
         first, last = (newcomers, self.sequences) if in_front else (self.sequences, newcomers)
         self.sequences = [*first, *last]
-        self.peak = max(self.peak, len(self.sequences))
+        if len(self.sequences) > self.peak:
+            self.peak = len(self.sequences)
 
     def leave(self, leavers: Iterable[Sequence]) -> None:
         """Take requests out; that opens admission again."""
         staying = self.sequences.copy()
+        fresh = self._fresh
         for sequence in leavers:
-            self._count(sequence, *sequence.leave(), sign=-1)
+            committed, outputs = sequence.leave()
+            self._count(sequence, committed, outputs, -1)
             staying.remove(sequence)
-            if sequence in self._fresh:
-                self._fresh.remove(sequence)
+            if fresh and sequence in fresh:
+                fresh.remove(sequence)
         self.sequences = staying
         self.full = False
 
@@ -79,10 +83,10 @@ class Running:
         """
         page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
         if not step.reserve:
-            last = self._by_residue[-(step.committed + num_steps - 1) % page]
-            before = 0
+            start, before = step.committed, 0
             if num_steps > 1:
-                before = self._pages_between(step.committed, num_steps - 1)
+                before = self._pages_between(start, num_steps - 1)
+            last = self._by_residue[-(start + num_steps - 1) % page]
             return Demand(before + last, (before + num_running) * page)
         grown = step.next_reserved(num_steps) - step.reserved
         num_pages = self._pages_between(step.reserved, grown)
@@ -100,7 +104,7 @@ class Running:
     def add_first_output(self, sequence: Sequence) -> None:
         """The prefill's token of a request came, which may be running already."""
         sequence.add_first_output()
-        if sequence.in_lockstep:
+        if sequence.lockstep is not None:
             self._wishes -= 1
 
     def expected_new(self, ratio: float) -> float:
@@ -110,7 +114,7 @@ class Running:
         """
         if not self._num_long:
             expected = (self._wishes - len(self.sequences) * self.lockstep.generated) * ratio
-            if abs(expected - round(expected)) > TIE:
+            if TIE < expected % 1 < 1 - TIE:
                 return expected
         return sum(
             [
@@ -123,11 +127,12 @@ class Running:
         """Pages that begin while every request grows by so many tokens from a common length."""
         page = self._page_size
         rounds, rest = divmod(num_tokens, page)
-        return rounds * len(self.sequences) + sum(
-            [self._by_residue[-(start + token) % page] for token in range(rest)]
-        )
+        num_pages = rounds * len(self.sequences)
+        if rest:
+            num_pages += sum([self._by_residue[-(start + token) % page] for token in range(rest)])
+        return num_pages
 
-    def _count(self, sequence: Sequence, committed: int, outputs: int, *, sign: int) -> None:
+    def _count(self, sequence: Sequence, committed: int, outputs: int, sign: int) -> None:
         """Take a request in or out of the counts, by its lengths relative to the lockstep."""
         self._by_residue[committed % self._page_size] += sign
         self._wishes += sign * (sequence.max_new - outputs)

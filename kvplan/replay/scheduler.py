@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from kvplan.replay.batch import Batch, Decode, Prefill, Step
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
@@ -31,6 +34,11 @@ class Scheduler:
         self.ratio = NewTokenRatio(server.conservativeness)
         self.chunked: Sequence | None = None
         self._server = server
+        self._open_budget: Callable[[float, int], PrefillBudget] = (
+            partial(SlidingBudget, server, store)
+            if isinstance(store, SlidingStore)
+            else partial(PrefillBudget, server, store)
+        )
         self._mixes = server.mixed_chunk and server.chunked_prefill_size is not None
         self._last: Batch | None = None
         self._ends: Calendar[Sequence] = Calendar()
@@ -43,8 +51,11 @@ class Scheduler:
         self._retracted, self._aborted, self._finished = [], [], []
         batch = self._next_batch()
         results = self._last if self._server.overlap else batch
-        if results is not None:
-            self._take_in(results)
+        if isinstance(results, Decode):
+            self._take_in_decode(results)
+        elif results is not None:
+            with self.store.memory.free_group():
+                self._take_in_prefill(results)
         elif batch is None:
             self.ratio.reset()
         self._last = batch
@@ -88,11 +99,10 @@ class Scheduler:
 
     def _merge_prefilled(self, last: Prefill) -> None:
         """Requests whose prompt was computed in the last batch decode from now on."""
-        ready = [
-            part.sequence
-            for part in last.parts
-            if not part.is_middle and not part.sequence.finished
-        ]
+        ready: list[Sequence] = []
+        for part in last.parts:
+            if not part.is_middle and not part.sequence.finished:
+                ready.append(part.sequence)
         if len(ready) < len(last.parts) or last.mixed is not None:
             self.running.full = False
         if ready:
@@ -109,7 +119,8 @@ class Scheduler:
             if running.full:
                 return None
         self.waiting.arrange()
-        budget = self._budget()
+        num_mixed = len(running.sequences) if self._mixes else 0
+        budget = self._open_budget(running.expected_new(self.ratio.current), num_mixed)
         if self.chunked is not None:
             self.chunked = budget.continue_chunked(self.chunked)
         self._admit_waiting(budget)
@@ -117,22 +128,16 @@ class Scheduler:
             self.chunked = budget.chunked
         if not budget.parts:
             return None
-        out_cache_loc = self.store.extend(budget.parts)
-        return Prefill(budget.parts, out_cache_loc, self._mix() if self._mixes else None)
-
-    def _budget(self) -> PrefillBudget:
-        reserved = self.running.expected_new(self.ratio.current)
-        num_mixed = len(self.running.sequences) if self._mixes else 0
-        if isinstance(self.store, SlidingStore):
-            return SlidingBudget(self._server, self.store, reserved, num_mixed)
-        return PrefillBudget(self._server, self.store, reserved, num_mixed)
+        out_cache_loc = self.store.extend(budget.parts, budget.num_tokens)
+        mixed = self._mix() if self._mixes else None
+        return Prefill(budget.parts, budget.num_tokens, out_cache_loc, mixed)
 
     def _admit_waiting(self, budget: PrefillBudget) -> None:
         """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
         running, queue = self.running, self.waiting.requests
+        num_rows = self._rows_left(len(budget.parts))  # the cut prompt has its row already
         while queue and not (budget.is_spent and budget.verdict() is Stop.OTHER):
-            held = sum([part.sequence.holds_row for part in budget.parts])
-            if len(budget.parts) >= self._rows_left(held):
+            if len(budget.parts) >= num_rows:
                 running.full = True
             if running.full:
                 return
@@ -149,7 +154,8 @@ class Scheduler:
     def _rows_left(self, num_held: int = 0) -> int:
         """Requests that one pass may hold beside the running ones."""
         by_batch = self._server.max_running_requests - len(self.running.sequences)
-        return min(by_batch, self.store.memory.free_rows() + num_held)
+        by_rows = self.store.memory.free_rows() + num_held
+        return by_batch if by_batch < by_rows else by_rows
 
     def _decode(self) -> Decode | None:
         """One step more for every running request; whoever must gives way."""
@@ -158,7 +164,7 @@ class Scheduler:
         if not running.sequences:
             return None
         demand = running.demand()
-        if self._has_room(demand):
+        if self.store.reclaim(demand.num_pages * self._server.page_size):
             self.ratio.step()
             return self._launch_decode(demand)
         if finishing:
@@ -170,11 +176,9 @@ class Scheduler:
         """Running requests ride a prefill step where memory is left; else they sit it out."""
         self._set_finishing_aside()
         demand = self.running.demand()
-        rides = bool(self.running.sequences) and self._has_room(demand)
-        return self._launch_decode(demand) if rides else None
-
-    def _has_room(self, demand: Demand) -> bool:
-        return self.store.reclaim(demand.num_pages * self.store.page_size)
+        if self.running.sequences and self.store.reclaim(demand.num_pages * self.store.page_size):
+            return self._launch_decode(demand)
+        return None
 
     def _launch_decode(self, demand: Demand) -> Decode:
         sequences = self.running.sequences
@@ -183,27 +187,24 @@ class Scheduler:
 
     def _set_finishing_aside(self) -> bool:
         """Requests whose last output is in flight take no further step; whether there are any."""
-        finishing = self._finishing_in_flight()
+        last = self._last
+        if last is None or not self._server.overlap:
+            return False
+        finishing: list[Sequence] = []
+        decoded: Batch | None = last
+        if isinstance(last, Prefill):
+            for part in last.parts:
+                sequence = part.sequence
+                if sequence.lockstep is not None and sequence.outputs + 1 >= sequence.max_new:
+                    finishing.append(sequence)
+            decoded = last.mixed
+        if decoded is not None:
+            for sequence in self._ends.at(self.running.lockstep.generated + 1):
+                if sequence.ends_by_length:
+                    finishing.append(sequence)
         if finishing:
             self.running.leave(finishing)
         return bool(finishing)
-
-    def _finishing_in_flight(self) -> list[Sequence]:
-        """Running requests whose last output is known to be in the batch not yet taken in."""
-        last = self._last
-        if last is None or not self._server.overlap:
-            return []
-        finishing: list[Sequence] = []
-        if isinstance(last, Prefill):
-            finishing = [
-                part.sequence
-                for part in last.parts
-                if part.sequence.in_lockstep and part.sequence.outputs + 1 >= part.sequence.max_new
-            ]
-            if last.mixed is None:
-                return finishing
-        due = self._ends.at(self.running.lockstep.generated + 1)
-        return finishing + [sequence for sequence in due if sequence.ends_by_length]
 
     def _retract(self) -> None:
         running = self.running
@@ -217,13 +218,6 @@ class Scheduler:
 
     # what came of it
 
-    def _take_in(self, batch: Batch) -> None:
-        if isinstance(batch, Decode):
-            self._take_in_decode(batch)
-            return
-        with self.store.memory.free_group():
-            self._take_in_prefill(batch)
-
     def _take_in_prefill(self, batch: Prefill) -> None:
         mixed = batch.mixed
         num_tokens = self.running.lockstep.take_in() if mixed else 0
@@ -231,7 +225,7 @@ class Scheduler:
             sequence = part.sequence
             if part.is_middle or sequence.finished or sequence.retracted:
                 continue
-            if not (mixed and sequence.in_lockstep):  # else it grew with the others
+            if not (mixed and sequence.lockstep is not None):  # else it grew with the others
                 self.running.add_first_output(sequence)
             if sequence.outputs >= sequence.target:
                 self._finish(sequence)
@@ -240,18 +234,16 @@ class Scheduler:
             sequence.prefix_len = part.stop
             self._plan_end(sequence)
         if mixed:
-            self._finish_due(mixed, num_tokens)
+            self._finish_due(self._ends.take(self.running.lockstep.generated), mixed, num_tokens)
 
     def _take_in_decode(self, batch: Decode) -> None:
-        lockstep = self.running.lockstep
-        num_tokens = lockstep.take_in()
-        if (next_end := self._ends.next_tick()) is not None and next_end <= lockstep.generated:
+        num_tokens = self.running.lockstep.take_in()
+        if due := self._ends.take(self.running.lockstep.generated):
             with self.store.memory.free_group():
-                self._finish_due(batch, num_tokens)
+                self._finish_due(due, batch, num_tokens)
 
-    def _finish_due(self, batch: Decode, num_tokens: int) -> None:
+    def _finish_due(self, due: list[Sequence], batch: Decode, num_tokens: int) -> None:
         """End the requests for which the results were the last, in batch order."""
-        due = self._ends.take(self.running.lockstep.generated)
         if len(due) > 1:
             due.sort(key=batch.sequences.index)
         for sequence in due:
@@ -259,7 +251,7 @@ class Scheduler:
 
     def _finish(self, sequence: Sequence, num_tokens: int = 0) -> None:
         """The result that brought so many tokens was a request's last."""
-        if sequence.in_lockstep:
+        if sequence.lockstep is not None:
             self.running.leave([sequence])
             num_tokens = 0
         sequence.end(late_tokens=num_tokens if self._server.speculation else 0)

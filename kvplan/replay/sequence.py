@@ -15,7 +15,7 @@ class Sequence:
 
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
-    path down to `lock.node` it keeps. `node` is where its latest match ended, `states` its slots of
+    path down to `lock.node` it keeps. While it decodes it grows with `lockstep`. `node` is where its latest match ended, `states` its slots of
     recurrent state. `row` and `filled` are its memory's: its line, and how many positions of it
     have slots.
     """
@@ -24,7 +24,6 @@ class Sequence:
         "_allocated",
         "_committed",
         "_joined",
-        "_lockstep",
         "_outputs",
         "arrival_ns",
         "branch_len",
@@ -35,6 +34,7 @@ class Sequence:
         "holds_row",
         "key",
         "lock",
+        "lockstep",
         "matched_len",
         "max_new",
         "node",
@@ -60,7 +60,7 @@ class Sequence:
         self.key = key
         self.prompt_len = prompt_len
         self.max_new = max_new
-        self.target = max(1, min(output_len, max_new))
+        self.target = min(output_len, max_new) or 1
         self.arrival_ns = 0
         self.session: str | None = None
         self.matched_len = 0
@@ -72,7 +72,7 @@ class Sequence:
         self.finished = False
         self.retracted = False
         self.num_retractions = 0
-        self._lockstep: Lockstep | None = None
+        self.lockstep: Lockstep | None = None
         self._joined = 0
         self._outputs = 0
         self._start_afresh(root)
@@ -94,21 +94,19 @@ class Sequence:
     @property
     def outputs(self) -> int:
         """Tokens generated so far, as far as their results are taken in."""
-        if self._lockstep is None:
-            return self._outputs
-        return self._outputs + self._lockstep.generated
+        step = self.lockstep
+        return self._outputs if step is None else self._outputs + step.generated
 
     @property
     def committed(self) -> int:
         """Tokens of prompt and answer that have a slot for good."""
-        if self._lockstep is None:
-            return self._committed
-        return self._committed + self._lockstep.committed
+        step = self.lockstep
+        return self._committed if step is None else self._committed + step.committed
 
     @property
     def allocated(self) -> int:
         """Positions with a slot: with speculation some are reserved beyond the committed ones."""
-        step = self._lockstep
+        step = self.lockstep
         if step is None or step.launched == self._joined:
             return self._allocated
         if not step.reserve:
@@ -118,31 +116,29 @@ class Sequence:
     @property
     def next_allocated(self) -> int:
         """What `allocated` will be once another decode step is launched."""
-        step = self._lockstep
+        step = self.lockstep
         assert step is not None, "only running requests decode"
         if not step.reserve:
             return self.committed + 1
         return max(self.allocated, ceil_page(self.committed + step.reserve, step.page_size))
 
     @property
-    def in_lockstep(self) -> bool:
-        """Whether it is in the running batch."""
-        return self._lockstep is not None
-
-    @property
     def decoded_before(self) -> bool:
         """Whether a decode step was launched for it before the latest one."""
-        return self._lockstep is not None and self._lockstep.launched > self._joined + 1
+        return self.lockstep is not None and self.lockstep.launched > self._joined + 1
 
     @property
     def seq_len(self) -> int:
         """Prompt and outputs so far: what a prefill has to cover."""
-        return self.prompt_len + self.outputs
+        step = self.lockstep
+        return self.prompt_len + self._outputs + (0 if step is None else step.generated)
 
     @property
     def kept_len(self) -> int:
         """Tokens that stay in the cache after it has finished."""
-        return min(self.committed, self.prompt_len + min(self.target, self.max_new))
+        end = self.prompt_len + (self.target if self.target <= self.max_new else self.max_new)
+        committed = self.committed
+        return end if end < committed else committed
 
     @property
     def ends_by_length(self) -> bool:
@@ -163,7 +159,7 @@ class Sequence:
         self._committed -= lockstep.committed
         self._outputs -= lockstep.generated
         self._joined = lockstep.launched
-        self._lockstep = lockstep
+        self.lockstep = lockstep
         return self._committed, self._outputs
 
     def leave(self) -> tuple[int, int]:
@@ -171,7 +167,7 @@ class Sequence:
         relative = self._committed, self._outputs
         self._allocated = self.allocated
         self._committed, self._outputs = self.committed, self.outputs
-        self._lockstep = None
+        self.lockstep = None
         return relative
 
     def end(self, late_tokens: int = 0) -> None:

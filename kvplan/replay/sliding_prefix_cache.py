@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from kvplan.replay.eviction import EvictionQueue
 from kvplan.replay.keys import Key
 from kvplan.replay.memory import SlidingMemory
@@ -33,9 +35,7 @@ class SlidingPrefixCache(PrefixCache):
         self.evictable_sliding = 0
         self.protected_sliding = 0
         self._memory = memory
-        self._sliding: EvictionQueue[Node] = EvictionQueue(
-            lambda node: (node.sliding_time, node.start)
-        )
+        self._sliding: EvictionQueue[Node] = EvictionQueue(attrgetter("sliding_time", "start"))
 
     def match(self, key: Key, limit: int) -> Match:
         best = last = self.root

@@ -33,6 +33,7 @@ class SlidingStore(KvStore):
         self.cache = SlidingPrefixCache(
             server.page_size, pool.window, memory, server.eviction_policy
         )
+        self.available = memory.full_available
         self.pool = pool
         self._window = pool.window
         self._kept = kept_window(pool.window, server.page_size, shared=server.prefix_cache)
@@ -45,9 +46,6 @@ class SlidingStore(KvStore):
     def reachable_sliding(self) -> int:
         """Sliding tokens that are free or could be by evicting."""
         return self.memory.sliding_available() + self.cache.evictable_sliding
-
-    def available(self) -> int:
-        return self.memory.full_available()
 
     def quiet_pages(self, num_running: int) -> int:
         # two sides evict in turns: only steps that evict nothing can be taken together
@@ -64,12 +62,12 @@ class SlidingStore(KvStore):
             self.cache.evict_both(full, sliding)
         return self.memory.available() >= num_tokens
 
-    def extend(self, parts: list[Part]) -> Slots | None:
+    def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         if not self.caching:
             with self.memory.free_group():
                 for part in parts:
                     self._slide_before(part)
-        return super().extend(parts)
+        return super().extend(parts, num_tokens)
 
     def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
         with self.memory.free_group():

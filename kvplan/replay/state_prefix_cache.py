@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import msgspec
 
@@ -31,7 +32,7 @@ class StatePrefixCache(PrefixCache):
         super().__init__(page_size, memory.free, policy)
         self.evictable_states = 0
         self._free_state: Callable[[Slots], None] = memory.free_states
-        self._states: EvictionQueue[Node] = EvictionQueue(lambda node: (0, node.state_time))
+        self._states: EvictionQueue[Node] = EvictionQueue(attrgetter("state_time"))
 
     def match(self, key: Key, limit: int) -> Match:
         best = last = self.root

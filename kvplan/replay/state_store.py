@@ -35,13 +35,13 @@ class StateStore(KvStore):
         branch = floor_page(sequence.branch_len, self.pool.grid)
         sequence.branch_len = branch if branch > sequence.prefix_len else 0
 
-    def extend(self, parts: list[Part]) -> Slots | None:
+    def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         for part in parts:
             if not part.sequence.holds_row:
                 part.sequence.states = [
                     self._take_state(part.sequence) for _ in range(self.pool.slots_per_request)
                 ]
-        return super().extend(parts)
+        return super().extend(parts, num_tokens)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand over whole pages and the state behind them, as far as a state was kept."""

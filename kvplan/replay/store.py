@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path
 from kvplan.replay.running import Demand
@@ -19,14 +21,11 @@ class KvStore:
         self.caching = server.prefix_cache
         self._reserves = server.speculation is not None
         self.cache = PrefixCache(server.page_size, memory.free, server.eviction_policy)
+        self.available: Callable[[], int] = memory.available  # tokens that are free
 
     def reachable(self) -> int:
         """Tokens that are free or could be by evicting."""
         return self.memory.available() + self.cache.evictable
-
-    def available(self) -> int:
-        """Tokens that are free."""
-        return self.memory.available()
 
     def quiet_pages(self, num_running: int) -> int:  # noqa: ARG002
         """Pages that decode steps may take together as they would one after the other."""
@@ -51,18 +50,19 @@ class KvStore:
         sequence.prefix_len = sequence.protected_len = found.prefix_len
         sequence.branch_len = found.full_len if found.full_len > found.prefix_len else 0
 
-    def extend(self, parts: list[Part]) -> Slots | None:
-        """Allocate a prefill batch, after evicting for its worst case: a page more for each."""
-        wanted = sum([part.stop - part.prefix_len for part in parts])
-        if self.page_size > 1:
-            wanted += len(parts) * self.page_size
+    def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
+        """Allocate a prefill batch of so many tokens, after evicting for its worst case.
+
+        That is a page more for each part.
+        """
         for part in parts:
-            if not part.sequence.holds_row:
-                self.memory.open_row(
-                    part.sequence, [node.slots for node in path(part.sequence.node)]
-                )
-                part.sequence.holds_row = True
-        self.reclaim(wanted)
+            sequence = part.sequence
+            if not sequence.holds_row:
+                cached = slots_down_to(sequence.node) if sequence.prefix_len else []
+                self.memory.open_row(sequence, cached)
+                sequence.holds_row = True
+        page = self.page_size
+        self.reclaim(num_tokens + len(parts) * page if page > 1 else num_tokens)
         out_cache_loc = self.memory.extend(parts)
         for part in parts:
             part.sequence.commit(part.stop)
@@ -70,7 +70,8 @@ class KvStore:
 
     def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
         """Allocate a decode step that was launched, after evicting for its worst case."""
-        self.reclaim(demand.wanted_tokens)
+        if demand.wanted_tokens > demand.num_pages * self.page_size:  # else the caller made room
+            self.reclaim(demand.wanted_tokens)
         if self._reserves:
             return self.memory.reserve(sequences, demand.num_pages)
         return self.memory.decode(sequences, demand.num_pages)
@@ -108,8 +109,14 @@ class KvStore:
         # one that has finished holds nothing any longer
         sequence.lock = self.cache.no_lock if sequence.finished else self.cache.lock(node)
         sequence.protected_len = node.stop
-        sequence.counted_len = max(sequence.counted_len, node.stop)
+        if node.stop > sequence.counted_len:
+            sequence.counted_len = node.stop
 
     def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
         if start < stop:
             self.memory.free(self.memory.row_slots(sequence, start, stop))
+
+
+def slots_down_to(node: Node) -> list[Slots]:
+    """The slots of a cached prefix, node by node."""
+    return [each.slots for each in path(node)]

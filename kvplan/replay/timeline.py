@@ -54,7 +54,7 @@ class Timeline:
         point, scheduler, used = self.points[-1], self._replay.scheduler, self._kv.used
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
-        running, waiting = len(scheduler.running), len(scheduler.waiting.requests)
+        running, waiting = len(scheduler.running.sequences), len(scheduler.waiting.requests)
         if running > point.running:
             point.running = running
         if waiting > point.waiting:
@@ -67,7 +67,7 @@ class Timeline:
                 t_ns=now_ns,
                 used=self._kv.used,
                 cached=store.cache.evictable,
-                running=len(scheduler.running),
+                running=len(scheduler.running.sequences),
                 waiting=len(scheduler.waiting.requests),
                 waste=waste(scheduler.running.sequences, store.page_size),
                 sliding=self._used("sliding KV"),

@@ -7,7 +7,7 @@ import pytest
 from kvplan.replay.calendar import Calendar
 from kvplan.replay.estimate import expected_new
 from kvplan.replay.eviction import EvictionQueue
-from kvplan.replay.keys import BlockKey
+from kvplan.replay.keys import OwnKey
 from kvplan.replay.prefix_cache import PrefixCache
 from kvplan.replay.retraction import retraction_order
 from kvplan.replay.sequence import Sequence
@@ -47,7 +47,7 @@ def test_a_shared_window_keeps_whole_pages(window, page_size, shared, kept):
 
 def sequence(rid, prompt_len, outputs):
     root = PrefixCache(1, lambda _: None).root
-    made = Sequence(rid, BlockKey(rid), prompt_len, 1000, 1000, root)
+    made = Sequence(rid, OwnKey(), prompt_len, 1000, 1000, root)
     for _ in range(outputs):
         made.add_first_output()
     return made

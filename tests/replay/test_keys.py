@@ -58,7 +58,7 @@ def test_blocks_and_their_tokens_match_alike(workload, page_size, block_size):
 
 def test_a_partial_last_block_is_the_same_only_at_the_same_length():
     ids = BlockIds(ids=(1, 2), block_size=512)
-    short, long, twin = (BlockKey(rid, n, ids) for rid, n in [("a", 600), ("b", 700), ("c", 600)])
+    short, long, twin = (BlockKey(n, ids) for n in (600, 700, 600))
 
     assert short.common(long, 0, 700) == 512
     assert short.common(twin, 0, 700) == 600
@@ -67,15 +67,15 @@ def test_a_partial_last_block_is_the_same_only_at_the_same_length():
 def test_a_block_is_shared_up_to_its_last_whole_page():
     ids = BlockIds(ids=(1, 2), block_size=100)
     cache = PrefixCache(64, lambda _: None)
-    cache.insert(BlockKey("a", 200, ids), range(200))
+    cache.insert(BlockKey(200, ids), range(200))
 
-    other = BlockKey("b", 200, BlockIds(ids=(1, 3), block_size=100))
+    other = BlockKey(200, BlockIds(ids=(1, 3), block_size=100))
     assert cache.match(other, 200).prefix_len == floor_page(100, 64)
 
 
 def test_namespaces_share_nothing():
-    first = BlockKey("a", 512, BlockIds(ids=(1,), block_size=512, namespace="x"))
-    second = BlockKey("b", 512, BlockIds(ids=(1,), block_size=512, namespace="y"))
+    first = BlockKey(512, BlockIds(ids=(1,), block_size=512, namespace="x"))
+    second = BlockKey(512, BlockIds(ids=(1,), block_size=512, namespace="y"))
 
     assert first.common(second, 0, 512) == 0
     assert first.page(0, 16) != second.page(0, 16)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplan.errors import InputError
-from kvplan.replay.keys import BlockKey
+from kvplan.replay.keys import OwnKey
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.prefix_cache import PrefixCache
 from kvplan.replay.running import Demand, Running
@@ -51,7 +51,7 @@ def test_more_than_a_step_takes_cannot_be_accepted(accept_len):
 
 def sequence_of(committed):
     root = PrefixCache(1, lambda _: None).root
-    sequence = Sequence("r", BlockKey("r"), committed, 1000, 1000, root)
+    sequence = Sequence("r", OwnKey(), committed, 1000, 1000, root)
     sequence.commit(committed)
     return sequence
 

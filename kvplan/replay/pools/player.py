@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kvplan.errors import ReplayViolation, TraceError
-from kvplan.replay.keys import BlockKey
+from kvplan.replay.keys import OwnKey
 from kvplan.replay.pools.sliding import SlidingPoolMemory
 from kvplan.replay.pools.states import StatePoolMemory
 from kvplan.replay.pools.watched import Growth, WatchedMemory, Watcher
@@ -120,7 +120,7 @@ class Player:
     def _alloc(self, operation: Alloc) -> None:
         prefixes = operation.prefixes or ((),) * len(operation.requests)
         for name, prefix in zip(operation.requests, prefixes, strict=True):
-            sequence = Sequence(name, BlockKey(name), 0, 0, 0, self._root)
+            sequence = Sequence(name, OwnKey(), 0, 0, 0, self._root)
             slots = self._tensor(self._pages.slots(prefix))
             self._memory.open_row(sequence, [slots] if len(slots) else [])
             sequence.commit(len(slots))

@@ -27,9 +27,8 @@ class Identities:
         """Numbers of the positions `start .. stop` of a request."""
         if isinstance(key, TokenKey):
             return self._of_tokens(rid, key, start, stop)
-        assert isinstance(key, BlockKey)
         own = self._number((rid,))
-        if start >= key.covered:
+        if not isinstance(key, BlockKey) or start >= key.covered:
             return np.full(stop - start, own, dtype=np.int64)
         return self._of_blocks(key, own, start, stop)
 
