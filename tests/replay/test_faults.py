@@ -12,8 +12,10 @@ from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.pools.slot_tensors import reset_parts
 from kvplan.replay.pools import assembly, build
+from kvplan.replay.pools.doors import KvDoor
 from kvplan.replay.pools.watched import Watcher
 from kvplan.replay.workloads.events import open_events, write_events
+from kvplan.replay.workloads.operations import Extend
 
 SIZES = ("--max-total-tokens", "16384", "--max-running-requests", "24", "--context-length", "8192")
 LAUNCH = (
@@ -210,6 +212,40 @@ def test_one_foreign_byte_fails_the_replay(kvplan, monkeypatch, launch):
     )
     assert found["request"] is not None
     assert found["slot"] > 0
+
+
+def corrupted(monkeypatch):
+    """A write door that garbles the stamp of slot 5000 whenever it is written there."""
+    honest = KvDoor.write
+
+    def write(self, slots, identities, positions):
+        honest(self, slots, identities + (slots == 5000), positions)
+
+    monkeypatch.setattr(KvDoor, "write", write)
+
+
+@pytest.mark.parametrize("launch", [LAUNCH, SLIDING])
+def test_a_foreign_byte_is_cut_to_the_write_that_left_it(kvplan, monkeypatch, tmp_path, launch):
+    corrupted(monkeypatch)
+    file, shorter = tmp_path / "failing.jsonl", tmp_path / "shorter.jsonl"
+    report = traced(kvplan, *launch, *CHAT, "--stamp", "--shrink", "--record", file)
+    operations = list(open_events(file))
+
+    assert report["violation"]["check"] == "every token reads back as it was written"
+    assert report["violation"]["shortest_failing_operations"] == len(operations)
+    assert isinstance(operations[-1], Extend)
+    again = traced(kvplan, *launch, "--workload", file, "--stamp")["violation"]
+    assert again["check"] == report["violation"]["check"]
+    assert again["slot"] == report["violation"]["slot"] == 5000
+
+    write_events(shorter, operations[:-1])
+    code, out, _ = kvplan(*launch, "--workload", shorter, "--stamp", "--json")
+    checks = {each["name"]: each for each in json.loads(out)["verification"]}
+    assert code == 0
+    assert re.fullmatch(
+        r"\S+ tokens stamped, [1-9]\S* read back",
+        checks["every token reads back as it was written"]["text"],
+    )
 
 
 def test_a_pool_of_another_size_than_predicted_is_told(kvplan, monkeypatch):

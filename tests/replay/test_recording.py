@@ -42,7 +42,9 @@ def test_recorded_operations_play_again_and_hold(kvplan, tmp_path, family):
     steps = [each.step or 0 for each in recorded]
     assert steps == sorted(steps)
 
-    code, out, err = kvplan(*launch(family), "--workload", file, "--verify-every", "100", "--json")
+    code, out, err = kvplan(
+        *launch(family), "--workload", file, "--verify-every", "100", "--stamp", "--json"
+    )
     assert code == 0, out + err
     report = json.loads(out)
     assert report["violation"] is None

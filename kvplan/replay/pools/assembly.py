@@ -13,6 +13,7 @@ from kvplan.replay.pools.build import plan_memory
 from kvplan.replay.pools.devices import Place
 from kvplan.replay.pools.doors import Door, doors_of
 from kvplan.replay.pools.plan_states import PlanStateMemory, StateBooks
+from kvplan.replay.pools.played_stamps import PlayedStamper
 from kvplan.replay.pools.ranks import Agreement, Part
 from kvplan.replay.pools.recorder import Recorder
 from kvplan.replay.pools.stamps import Stamper
@@ -44,6 +45,12 @@ class Assembly(NamedTuple):
             found.append(self.agreement)
         return tuple(found)
 
+    def audit(self) -> None:
+        """Look at everything at once; Broken for the first thing that is wrong."""
+        self.auditor.audit()
+        if isinstance(self.stamper, PlayedStamper):
+            self.stamper.read_all()
+
     def abandon(self) -> None:
         """An invariant is broken: write what was recorded, and tell the other ranks."""
         if self.recorder is not None:
@@ -60,11 +67,13 @@ def assemble(
     write: Callable[[Operation], None] | None = None,
     part: Part | None = None,
     stop: Callable[[], bool] | None = None,
+    *,
+    played: bool = False,
 ) -> Assembly:
     """Allocator, books, audit, reserve rule, and stamps if asked for, over built pools.
 
     `write` takes every operation on them. With `part` of several ranks they compare their steps,
-    and stop together once one of them wants to.
+    and stop together once one of them wants to. `played` operations have no tokens to stamp.
     """
     pools.rows.clear()
     inner = plan_memory(server, pools, place.backend)
@@ -83,7 +92,9 @@ def assemble(
     memory.watchers += [states] if states else []
     stamper = None
     if options.stamp:
-        stamper = Stamper(memory, stamp_doors(pools))
+        doors = stamp_doors(pools)
+        num_slots = len(books.owner) * server.page_size
+        stamper = PlayedStamper(memory, doors, num_slots) if played else Stamper(memory, doors)
         memory.watchers.append(stamper)
     agreement = None
     if part is not None and part.num_ranks > 1:

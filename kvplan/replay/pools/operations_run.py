@@ -55,7 +55,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         raise InputError("operations need slots, on meta there are none", hint="use --device cpu")
     pools = build(session.plan, place.device, kv_scale=options.kv_scale)
     bytes_ = bytes_check(session.plan, pools, 0, None)
-    assembly = assemble(server, pools, place, options)
+    assembly = assemble(server, pools, place, options, played=True)
     usage = Usage(assembly)
     start = time.perf_counter()
     try:
@@ -71,7 +71,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
             if played.broken is not None and options.shrink:
                 shrunk = shortest(
                     lambda: open_events(path),
-                    lambda: assemble(server, pools, place, options),
+                    lambda: assemble(server, pools, place, options, played=True),
                     session.stop,
                 )
     except TraceError as error:

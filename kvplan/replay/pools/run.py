@@ -176,7 +176,9 @@ class Trial:
                 made.close()
                 if measured.broken is not None and options.shrink:
                     shrunk = shrink(
-                        made, lambda: assemble(server, pools, self._place, options), session.stop
+                        made,
+                        lambda: assemble(server, pools, self._place, options, played=True),
+                        session.stop,
                     )
         if options.record is not None and peak.state is not None:
             write_whole(options.record, state_text(peak.state))

@@ -54,7 +54,7 @@ def play(
             player.play(operation)
             due = number >= audit_from and number % every == 0
             if due and not player.between_releases:
-                assembly.auditor.audit()
+                assembly.audit()
                 sound = number
             if after is not None:
                 after(number)
@@ -68,7 +68,7 @@ def play(
             stopped = True
             break
     try:
-        assembly.auditor.audit()
+        assembly.audit()
     except Broken as broken:
         return Played(number, step, sound, broken)
     return Played(number, step, number, None, complete=not stopped)
