@@ -324,9 +324,11 @@ def test_a_planted_duplicate_or_mapping_fault_shows_in_the_books():
 def test_a_full_page_that_two_requests_share_is_no_misuse():
     pool = PagedAllocator(size=64, page_size=4)
     slots = pool.alloc_extend(ids([0]), ids([4]), ids([-1]))
+    assert slots is not None
     last = int(slots[-1])
 
     grown = pool.alloc_decode(ids([5, 5]), ids([last, last]))
 
+    assert grown is not None
     assert grown.tolist() == [8, 12]
     assert pool.verify_accounting() == []
