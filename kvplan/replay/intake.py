@@ -20,7 +20,7 @@ def refusal(server: Server, input_len: int) -> str | None:
     if input_len < limit:
         return None
     bound = "context" if server.context_len <= server.num_tokens else "KV pool"
-    return f"the input reaches the limit of {limit:,} tokens ({bound})"
+    return f"the input reaches the limit of {max(0, limit):,} tokens ({bound})"
 
 
 def clip_max_new(server: Server, input_len: int, max_new: int) -> int:

@@ -40,6 +40,13 @@ def test_a_prompt_is_refused_where_context_or_pool_end():
     assert "(KV pool)" in (refusal(server(context_len=9999), 5000) or "")
 
 
+@pytest.mark.parametrize("num_tokens", [1, 2, 6])
+def test_a_pool_without_room_for_any_prompt_has_a_limit_of_none(num_tokens):
+    assert refusal(server(num_tokens=num_tokens), 1) == (
+        "the input reaches the limit of 0 tokens (KV pool)"
+    )
+
+
 def test_a_row_holds_the_context_and_what_speculation_reserves_beyond():
     assert server().row_width == 2048 + 4
     assert server(speculation=Speculation(alloc_len=4, accept_len=2)).row_width == 2048 + 23

@@ -159,6 +159,7 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chatt"], "hint: did you mean 'chat'?"),
         (["--workload", "/nonexistent/x.csv"], "/nonexistent/x.csv"),
         ([], "no workload is named"),
+        (["--workload", ""], "the workload has no name"),
         (["--workload", "chat", "--engine", "pool"], "did you mean 'pools'?"),
         (["--workload", "chat", "--device", "cudda"], "did you mean 'cuda'?"),
         (["--workload", "chat", "--engine", "accounting", "--stamp"], "--stamp needs pools"),

@@ -17,6 +17,8 @@ def workload_names() -> list[str]:
 
 def workload_path(name: str) -> Path:
     """The file that a user names: a path, or a shipped workload; InputError for neither."""
+    if not name.strip():
+        raise InputError("the workload has no name", hint="a trace file or a shipped name")
     path = Path(name)
     if path.suffix or "/" in name or exists(path):
         return path
