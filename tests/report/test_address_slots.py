@@ -7,6 +7,7 @@ from collections import defaultdict
 from functools import cache
 from itertools import pairwise, product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,9 @@ from kvplan.report.state_sizes import StateSizes, plan_sizes
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.tensor import DTYPE_BYTES
 
-LAUNCHES = {  # a launch of each kind of pools: model, GPU, and server arguments
+LAUNCHES: dict[
+    str, tuple[str, str, dict[str, Any]]
+] = {  # a launch of each kind of pools: model, GPU, and server arguments
     "plain": ("llama-3.1-8b", "h100", {"page_size": 16}),
     "latents": ("deepseek-v3", "h200", {"tp_size": 8}),
     "striped": ("deepseek-v3", "h200", {"tp_size": 8, "dcp_size": 8}),
@@ -39,6 +42,7 @@ LAUNCHES = {  # a launch of each kind of pools: model, GPU, and server arguments
     "speculative": ("qwen3-next-80b-a3b", "h200", {"tp_size": 4, "speculative_algorithm": "NEXTN"}),
     "with a draft": ("deepseek-v3", "b200", {"tp_size": 8, "speculative_algorithm": "EAGLE"}),
 }
+STEPS = (1, 2, 3, 4, 31, 32, 64, 128)
 Buffer = tuple[str, str, int | None, int]  # the last tells tensors of one name apart, in order
 
 
@@ -81,19 +85,25 @@ def sizes_of(plan: Plan) -> dict[tuple[str, str], int]:
     return sizes
 
 
+def two_of(ids: range, random: Random) -> tuple[int, int]:
+    """Two ids, neighbours in a tile or a page more often than not."""
+    first = random.randrange(len(ids))
+    second = (first + random.choice(STEPS)) % len(ids)
+    return ids[first], ids[second]
+
+
 def two_spots(sizes: StateSizes, ranks: int, random: Random) -> list[Spot]:
     """Two tokens on one decode-context rank with nothing in common."""
-    page = sizes.page_size
-    rank = random.randrange(ranks)
-    slots = random.sample(range(page + rank, sizes.tokens + page, ranks), 2)
-    rows = random.sample(range(1, sizes.rows), 2)
-    sliding: list[int | None] = [None, None]
-    if sizes.sliding_tokens > 1:
-        sliding = [*random.sample(range(page, sizes.sliding_tokens + page), 2)]
-    state: list[int | None] = [None, None]
-    if sizes.state_slots > 1:
-        state = [*random.sample(range(1, sizes.state_slots + 1), 2)]
-    positions = random.sample(range(sizes.row_width), 2)
+    page, rank = sizes.page_size, random.randrange(ranks)
+    slots = two_of(range(page + rank, sizes.tokens + page, ranks), random)
+    rows = two_of(range(1, sizes.rows), random)
+    positions = two_of(range(sizes.row_width), random)
+    sliding: tuple[int | None, int | None] = (None, None)
+    state: tuple[int | None, int | None] = (None, None)
+    if sizes.sliding_tokens:
+        sliding = two_of(range(page, sizes.sliding_tokens + page), random)
+    if sizes.state_slots:
+        state = two_of(range(1, sizes.state_slots + 1), random)
     return [
         Spot(slot, window, row, position, state_slot)
         for slot, window, row, position, state_slot in zip(
