@@ -19,6 +19,8 @@ Slots = Any
 class Node:
     """The positions `start .. stop` of a key, cached behind those of its parents.
 
+    Its parent knows it by its first `page`.
+
     Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
     slots beside them any more. Beside recurrent state `state` is the one after the last position.
     """
@@ -31,6 +33,7 @@ class Node:
         "hits",
         "key",
         "locks",
+        "page",
         "parent",
         "sliding_locks",
         "sliding_time",
@@ -42,8 +45,11 @@ class Node:
         "stop",
     )
 
-    def __init__(self, parent: Node | None, key: Key, start: int, stop: int, slots: Slots) -> None:
+    def __init__(
+        self, parent: Node | None, page: Hashable, key: Key, start: int, stop: int, slots: Slots
+    ) -> None:
         self.parent = parent
+        self.page = page
         self.key = key
         self.start = start
         self.stop = stop
@@ -101,7 +107,7 @@ class PrefixCache:
         self.evictable = 0
         self.protected = 0
         self.evicted = 0
-        self.root = Node(None, TokenKey(()), 0, 0, range(0))
+        self.root = Node(None, None, TokenKey(()), 0, 0, range(0))
         self.root.locks = 1  # it never goes
         self._release = release
         self.no_lock = Lock(self.root)
@@ -186,7 +192,7 @@ class PrefixCache:
         """The nodes that hold a key's prefix, from the root; the last is split at the parting."""
         page, node = self.page_size, self.root
         found: list[Node] = []
-        while node.stop < stop:
+        while node.stop < stop and node.children:
             child = node.children.get(key.page(node.stop, page))
             if child is None:
                 return found
@@ -208,12 +214,13 @@ class PrefixCache:
         """Cut a node in two; the upper one is new, with the hits and locks of the lower."""
         assert lower.parent is not None
         cut = position - lower.start
-        upper = Node(lower.parent, lower.key, lower.start, position, lower.slots[:cut])
+        upper = Node(lower.parent, lower.page, lower.key, lower.start, position, lower.slots[:cut])
         upper.hits = lower.hits
         upper.locks = lower.locks
         self._stamp(upper)
-        lower.parent.children[lower.key.page(lower.start, self.page_size)] = upper
-        upper.children[lower.key.page(position, self.page_size)] = lower
+        lower.parent.children[lower.page] = upper
+        lower.page = lower.key.page(position, self.page_size)
+        upper.children[lower.page] = lower
         lower.parent = upper
         lower.start = position
         lower.slots = lower.slots[cut:]
@@ -222,9 +229,9 @@ class PrefixCache:
 
     def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
         """A new node, not yet a candidate."""
-        node = Node(parent, key, parent.stop, stop, slots)
+        page = key.page(parent.stop, self.page_size)
+        node = parent.children[page] = Node(parent, page, key, parent.stop, stop, slots)
         self._stamp(node)
-        parent.children[key.page(node.start, self.page_size)] = node
         if not parent.locks:
             self._leaves.drop(parent)
         self.evictable += stop - node.start
@@ -236,7 +243,7 @@ class PrefixCache:
 
     def _remove(self, node: Node) -> None:
         assert node.parent is not None
-        del node.parent.children[node.key.page(node.start, self.page_size)]
+        del node.parent.children[node.page]
         size = node.stop - node.start
         self.evictable -= size
         self.evicted += size

@@ -83,6 +83,8 @@ class Running:
         """
         page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
         if not step.reserve:
+            if page == 1:
+                return Demand(num_steps * num_running, num_steps * num_running)
             start, before = step.committed, 0
             if num_steps > 1:
                 before = self._pages_between(start, num_steps - 1)

@@ -227,12 +227,14 @@ class Scheduler:
                 continue
             if not (mixed and sequence.lockstep is not None):  # else it grew with the others
                 self.running.add_first_output(sequence)
-            if sequence.outputs >= sequence.target:
+            missing = sequence.target - sequence.outputs
+            if missing <= 0:
                 self._finish(sequence)
                 continue
             self.store.checkpoint(sequence, part.stop)
             sequence.prefix_len = part.stop
-            self._plan_end(sequence)
+            sequence.end_tick = self.running.lockstep.generated + missing
+            self._ends.add(sequence.end_tick, sequence)
         if mixed:
             self._finish_due(self._ends.take(self.running.lockstep.generated), mixed, num_tokens)
 
@@ -257,10 +259,6 @@ class Scheduler:
         sequence.end(late_tokens=num_tokens if self._server.speculation else 0)
         self.store.release(sequence, keep=True)
         self._finished.append(sequence)
-
-    def _plan_end(self, sequence: Sequence) -> None:
-        sequence.end_tick = self.running.lockstep.generated + sequence.target - sequence.outputs
-        self._ends.add(sequence.end_tick, sequence)
 
     def _forget_end(self, sequence: Sequence) -> None:
         if sequence.end_tick >= 0:
