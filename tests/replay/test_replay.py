@@ -116,6 +116,7 @@ SERVERS = st.builds(
             {},
             {"sliding": SlidingPool(window=32, num_tokens=256)},
             {"sliding": SlidingPool(window=64, num_tokens=400)},
+            {"sliding": SlidingPool(window=32, num_tokens=96)},  # shorter than a prompt
             {"states": StatePool(num_slots=36)},
             {"states": StatePool(num_slots=80, tracking_slots=2, grid=16, interval=32)},
         ]
@@ -140,6 +141,17 @@ def test_everybody_is_answered_and_counted():
     assert sum(found["rejections"].values()) == 1
     assert found["computed_tokens"] == 40 * 50
     assert found["hit_tokens"] == found["num_aborted"] == found["num_retractions"] == 0
+
+
+def test_two_prompts_are_never_cut_in_one_pass():
+    """The sliding side leaves each of them a part; who is cut first goes on first."""
+    tight = server(
+        num_tokens=2000, chunked_prefill_size=512, sliding=SlidingPool(window=32, num_tokens=120)
+    )
+    found = all_figures(tight, [request(n, 0, 150, 4) for n in range(3)])
+
+    assert found["jumping"] == found["stepping"] == found["pooled"]
+    assert found["jumping"]["num_finished"] + sum(found["jumping"]["rejections"].values()) == 3
 
 
 def test_shared_blocks_are_hits():
