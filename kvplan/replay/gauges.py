@@ -43,7 +43,7 @@ class Gauge:
         self.unit = unit
         self.capacity = capacity
         self.read = read
-        self.used = self.peak = self.peak_ns = self.peak_step = 0
+        self.used = self.bin = self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
 
     def use(self) -> PoolUse:
@@ -82,11 +82,14 @@ class Gauges:
         self.num_steps += turn.num_steps
         duration = turn.duration_ns
         for gauge in self.gauges:
-            used = gauge.used = gauge.read()
-            if used > gauge.peak:
-                gauge.peak, gauge.peak_ns = used, turn.start_ns
-                gauge.peak_step = self.num_steps - 1
-            gauge.bins[-(-used * BINS // gauge.capacity)] += duration
+            used = gauge.read()
+            if used != gauge.used:
+                gauge.used = used
+                gauge.bin = -(-used * BINS // gauge.capacity)
+                if used > gauge.peak:
+                    gauge.peak, gauge.peak_ns = used, turn.start_ns
+                    gauge.peak_step = self.num_steps - 1
+            gauge.bins[gauge.bin] += duration
 
     def uses(self) -> tuple[PoolUse, ...]:
         """What was seen of each pool so far."""
