@@ -45,11 +45,12 @@ def byte_differences(pools: Pools) -> Iterator[str]:
 
 def witness_checks(auditor: Auditor, rule: ReserveRule, stamper: Stamper | None) -> Iterator[Check]:
     """The checks that were made all along, none of them broken."""
+    audits = "1 audit" if auditor.num_audits == 1 else f"{auditor.num_audits:,} audits"
     yield held(
         checks.OWNERS,
-        f"{auditor.num_audits:,} audits of {auditor.num_pages:,} pages, and each page at each step",
+        f"{audits} of {auditor.num_pages:,} pages, and each page at each step",
     )
-    yield held(checks.LISTS, f"{auditor.num_audits:,} audits")
+    yield held(checks.LISTS, audits)
     if stamper is None:
         yield checks.not_checked(checks.STAMPS, "--stamp writes and reads them")
     else:
@@ -58,8 +59,8 @@ def witness_checks(auditor: Auditor, rule: ReserveRule, stamper: Stamper | None)
         )
     yield held(
         checks.RESERVE,
-        f"at most {rule.most_in_step:,} tokens in a step of {rule.most_allowed:,},"
-        f" {rule.longest_row:,} positions in a row of {rule.row_width:,}",
+        f"at most {rule.most_in_step:,} of {rule.most_allowed:,} tokens in a step,"
+        f" {rule.longest_row:,} of {rule.row_width:,} positions in a row",
     )
 
 
