@@ -15,7 +15,7 @@ from kvplan.replay.settings import launch_choices, not_modelled
 from kvplan.replay.trace import Session, Traced, rank_here, ranks_here
 from kvplan.replay.trace import trace as replay_file
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.report.assumed import assumed, assumed_of_operations
+from kvplan.report.assumed import assumed, assumed_of_operations, supplied_notes
 from kvplan.report.replay import trace_report
 from kvplan.sizing.plan import Plan
 
@@ -112,7 +112,8 @@ def trace(
         traced = replay_file(session, arrivals, pools, counts_alone=counts_alone)
     if traced.outcome.rank:
         leave(traced.outcome)
-    notes = (*planned.estimate.assumed, *session_notes(session, traced))
+    supplied = supplied_notes(arrivals.options)
+    notes = (*planned.estimate.assumed, *supplied, *session_notes(session, traced))
     report = trace_report(
         traced.outcome,
         planned.outcome,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.server import Server
+from kvplan.replay.workloads.options import ReadOptions
 from kvplan.sizing.plan import Plan
 
 
@@ -37,6 +38,23 @@ def client_notes(assumptions: Assumptions) -> Iterator[str]:
         yield f"clients ask for {wish:,} new tokens (--max-new)"
     yield f"a decode step takes {assumptions.decode_ns / 1e6:g} ms (--tpot)"
     yield f"prefill computes {assumptions.prefill_tokens_per_s:,} tokens a second (--prefill-rate)"
+
+
+def supplied_notes(options: ReadOptions) -> Iterator[str]:
+    """What the user said of the workload that its file does not."""
+    rate = options.request_rate
+    if rate == float("inf"):
+        yield "all requests arrive at once (--request-rate)"
+    elif rate is not None:
+        yield f"requests arrive at {rate:g} a second, drawn with seed {options.seed} (--request-rate)"
+    if options.output_len is not None:
+        yield f"every answer has {options.output_len:,} tokens (--output-len)"
+    if options.time_unit is not None:
+        yield f"times are in {options.time_unit} (--time-unit)"
+    if options.block_size is not None:
+        yield f"a hashed block has {options.block_size:,} tokens (--block-size)"
+    if options.prefix_only:
+        yield "hash ids cover less than the prompts on purpose (--prefix-only)"
 
 
 def sharing_notes(*, hashed: bool) -> Iterator[str]:

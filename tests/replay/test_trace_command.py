@@ -117,6 +117,21 @@ def test_the_time_that_it_took_is_told(kvplan, device):
     assert reserve is None or 0 < reserve["longest_row"] <= reserve["row_width"]
 
 
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [("inf", "all requests arrive at once"), ("4", "arrive at 4 a second, drawn with seed 7")],
+)
+def test_what_was_supplied_is_among_the_assumptions(kvplan, tmp_path, rate, said):
+    row = {"request_id": 0, "type": "text", "input_length": 40, "hash_ids": [1, 2, 3, 4, 5]}
+    file = tmp_path / "batch.jsonl"
+    file.write_text("".join(json.dumps(row | {"request_id": n}) + "\n" for n in range(3)))
+    supplied = ("--request-rate", rate, "--seed", "7", "--output-len", "12", "--block-size", "8")
+    found = report(kvplan, "--workload", file, *supplied)[1]["assumed"]
+
+    for text in (said, "every answer has 12 tokens", "a hashed block has 8 tokens"):
+        assert any(text in note for note in found), found
+
+
 def test_step_times_stretch_the_replay(kvplan):
     quick, slow = (
         report(kvplan, "--workload", "chat", "--tpot", tpot)[1]["steps"]["end_s"]
