@@ -33,10 +33,11 @@ def launch(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recorded_operations_play_again_and_hold(kvplan, tmp_path, family):
     file = tmp_path / "run.jsonl"
-    code, _, err = kvplan(
-        *launch(family), "--workload", "chat", "--limit", "60", "--record", file, "-q"
+    code, out, err = kvplan(
+        *launch(family), "--workload", "chat", "--limit", "60", "--record", file, "--json"
     )
     assert code in (0, 1), err
+    replayed = json.loads(out)["pools"]
     recorded = list(open_events(file))
     assert len(recorded) > 500
     steps = [each.step or 0 for each in recorded]
@@ -49,7 +50,15 @@ def test_recorded_operations_play_again_and_hold(kvplan, tmp_path, family):
     report = json.loads(out)
     assert report["violation"] is None
     assert report["steps"]["total"] == len(recorded)
-    assert report["pools"][0]["peak"] <= 16384
+    assert [sizes(pool) for pool in report["pools"]] == [sizes(pool) for pool in replayed]
+    for pool, before in zip(report["pools"], replayed, strict=True):
+        # played operations count what the cache keeps, too
+        assert before["peak"] <= pool["peak"] <= pool["capacity"]
+        assert 0 <= pool["p50"] <= pool["p95"] <= pool["p99"] <= pool["peak"]
+
+
+def sizes(pool):
+    return pool["name"], pool["unit"], pool["capacity"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,11 +10,11 @@ from kvplan.kernels.compiled import compile_counts
 from kvplan.pools.build import build
 from kvplan.replay import checks
 from kvplan.replay.checks import Check
-from kvplan.replay.gauges import PoolUse
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.pools.assembly import Assembly, assemble
 from kvplan.replay.pools.devices import one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
+from kvplan.replay.pools.played_use import Level, levels_of
 from kvplan.replay.pools.ranks import part_of
 from kvplan.replay.pools.recording import OPERATIONS, header_of, write_prefix
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
@@ -56,7 +56,12 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     pools = build(session.plan, place.device, kv_scale=options.kv_scale)
     bytes_ = bytes_check(session.plan, pools, 0, None)
     assembly = assemble(server, pools, place, options, played=True)
-    usage = Usage(assembly)
+    levels = levels_of(server, assembly.memory)
+
+    def look(number: int) -> None:
+        for level in levels:
+            level.look(number)
+
     start = time.perf_counter()
     try:
         with one_thread():
@@ -64,7 +69,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
                 trace,
                 assembly,
                 every=options.verify_every or STRIDE,
-                after=usage.look,
+                after=look,
                 stop=session.stop,
             )
             shrunk = None
@@ -82,7 +87,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         kept = played if shrunk is None else shrunk
         write_prefix(options.record, trace, kept.num_operations)
     return Outcome(
-        result=usage.result(server, played),
+        result=result_of(server, played, levels),
         engine="pools",
         device=place.name,
         kv_scale=options.kv_scale,
@@ -116,51 +121,12 @@ def operation_checks(bytes_: Check, played: Played, assembly: Assembly) -> tuple
     return (bytes_, *made, checks.not_checked(checks.PEAKS, NO_SCHEDULER))
 
 
-class Usage:
-    """How full the pool and the rows were after each operation."""
-
-    def __init__(self, assembly: Assembly) -> None:
-        self._memory = assembly.memory
-        self._tokens = assembly.memory.available()
-        self._rows = assembly.memory.free_rows()
-        self._peak_tokens = (0, 0)  # and after which operation
-        self._peak_rows = (0, 0)
-        self._num_opened = 0
-
-    def look(self, number: int) -> None:
-        """One more operation is done."""
-        used = self._tokens - self._memory.available()
-        if used > self._peak_tokens[0]:
-            self._peak_tokens = (used, number)
-        taken = self._rows - self._memory.free_rows()
-        if taken > self._peak_rows[0]:
-            self._peak_rows = (taken, number)
-
-    def result(self, server: Server, played: Played) -> ReplayResult:
-        """The figures of a trace that has neither arrivals nor times."""
-        none = Spread(p50=0, p95=0, p99=0, max=0)
-        return ReplayResult(
-            server=server,
-            complete=played.complete and played.broken is None,
-            pools=(
-                pool_use("KV", "tokens", self._tokens, self._peak_tokens),
-                pool_use("request rows", "rows", self._rows, self._peak_rows),
-            ),
-            num_steps=played.num_operations,
-            wait_ns=none,
-        )
-
-
-def pool_use(name: str, unit: str, capacity: int, peak: tuple[int, int]) -> PoolUse:
-    used, number = peak
-    return PoolUse(
-        name=name,
-        unit=unit,
-        capacity=capacity,
-        peak=used,
-        peak_ns=0,
-        peak_step=max(0, number - 1),
-        p50=used,
-        p95=used,
-        p99=used,
+def result_of(server: Server, played: Played, levels: tuple[Level, ...]) -> ReplayResult:
+    """The figures of a trace that has neither arrivals nor times."""
+    return ReplayResult(
+        server=server,
+        complete=played.complete and played.broken is None,
+        pools=tuple(level.use() for level in levels),
+        num_steps=played.num_operations,
+        wait_ns=Spread(p50=0, p95=0, p99=0, max=0),
     )
