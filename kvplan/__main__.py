@@ -16,7 +16,8 @@ def main() -> int:
 
     if heeds_interrupts:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    code: int = run()
+    return code
 
 
 if __name__ == "__main__":
