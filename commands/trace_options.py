@@ -135,7 +135,9 @@ def pool_options(
 def assumptions(max_new: str, tpot_ms: float, prefill_rate: float) -> Assumptions:
     """Assumptions from their flags; InputError where one is no such value."""
     if not 0.000001 <= tpot_ms <= MAX_TPOT_MS:
-        raise InputError(f"--tpot {tpot_ms:g} is no step time", hint="milliseconds, e.g. --tpot 20")
+        raise InputError(
+            f"--tpot {tpot_ms:g} is no step time", hint="milliseconds above 0, e.g. --tpot 20"
+        )
     if not 1 <= prefill_rate <= MAX_RATE:
         raise InputError(
             f"--prefill-rate {prefill_rate:g} is no rate", hint="tokens a second, e.g. 20000"
@@ -154,7 +156,10 @@ def wish(text: str) -> int | Literal["exact", "context"]:
         return "exact" if word == "exact" else "context"
     digits = word.removeprefix("fixed").strip(" :=")
     if not digits.isdecimal() or len(digits) > 9:
-        raise InputError(f"--max-new '{text}' is no wish", hint="exact, context, or a number")
+        raise InputError(
+            f"--max-new '{text}' is no number of tokens",
+            hint="exact, context, or a whole number, e.g. 512",
+        )
     return int(digits)
 
 

@@ -15,13 +15,15 @@ def show_trace(report: dict[str, Any], out: Any) -> None:
     """Print one report to a rich console."""
     verdict = report["verdict"]
     out.print(verdict["text"], style="bold green" if verdict["passes"] else "bold red")
+    for remedy in report["remedies"]:
+        out.print(f"  raise {remedy['name']}: {remedy['flag']} → {remedy['value']:,}")
     out.print(subject(report))
     out.print()
     show_occupancy(report, out)
     out.print(pools_table(report))
     out.print()
     for title, text in figures(report):
-        out.print(f"  {title:<10} {text}")
+        out.print(f"  {title:<11} {text}")
     show_checks(report, out)
     show_notes(report, out)
 
@@ -100,13 +102,13 @@ def schedule_figures(report: dict[str, Any]) -> list[tuple[str, str]]:
 def requests_line(requests: dict[str, Any]) -> str:
     """What became of the requests, with the reasons of rejections."""
     line = (
-        f"{requests['finished']:,} finished · {requests['retractions']:,} retractions"
+        f"{requests['finished']:,} finished · {counted(requests['retractions'], 'retraction')}"
         f" · {requests['rejected']:,} rejected · {requests['clipped']:,} clipped"
     )
     for reason, count in requests["rejections"].items():
-        line += f"\n             {count:,} × {reason}"
+        line += f"\n              {count:,} × {reason}"
     if requests["aborted"]:
-        line += f"\n             {requests['aborted']:,} × alone in the pool and still too long"
+        line += f"\n              {requests['aborted']:,} × alone in the pool and still too long"
     return line
 
 
@@ -131,13 +133,13 @@ def prefix_line(prefix: dict[str, Any]) -> str:
 
 def pages_line(pages: dict[str, Any]) -> str:
     return (
-        f"of {tokens(pages['page_size'])}: {pages['wasted_tokens_per_request']:,.1f} unused a"
+        f"of {counted(pages['page_size'], 'token')}: {pages['wasted_tokens_per_request']:,.1f} unused a"
         f" request at its end, at most {pages['peak_wasted_tokens']:,} at once"
     )
 
 
-def tokens(count: int) -> str:
-    return "1 token" if count == 1 else f"{count:,} tokens"
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def latency_line(latency: dict[str, Any]) -> str:
@@ -151,7 +153,7 @@ def show_checks(report: dict[str, Any], out: Any) -> None:
     """What was verified; one line where nothing was."""
     checks = report["verification"]
     if checks and all(check["state"] == "not checked" for check in checks):
-        out.print(f"  verified   nothing: {checks[0]['text']}")
+        out.print(f"  verified    nothing: {checks[0]['text']}")
         return
     for check in checks:
         text = f"  {check['state']:<11} {check['name']}: {check['text']}"
@@ -160,11 +162,11 @@ def show_checks(report: dict[str, Any], out: Any) -> None:
 
 def show_notes(report: dict[str, Any], out: Any) -> None:
     """How the workload was read, warnings, and what was assumed."""
-    out.print(f"  workload   {report['detected']}")
+    out.print(f"  workload    {report['detected']}")
     if report["workload"] is not None:
-        out.print(f"  rows       {rows_line(report['workload'])}")
+        out.print(f"  rows        {rows_line(report['workload'])}")
         for note in report["workload"]["notes"]:
-            out.print(f"  note       {note}")
+            out.print(f"  note        {note}")
     for warning in report["warnings"]:
         out.print(f"  warning: {warning}", style="yellow")
     if report["assumed"]:

@@ -13,6 +13,7 @@ from kvplan.replay.outcome import Latency, Outcome
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
+from kvplan.report.replay_remedies import remedies_report
 from kvplan.sizing.plan import Plan
 from kvplan.units import ceil_div
 
@@ -50,6 +51,7 @@ def trace_report(
         "workload": None if workload is None else workload_report(workload),
         "pools": [pool_report(pool) for pool in result.pools],
         "requests": requests_report(result),
+        "remedies": [] if workload is None else remedies_report(plan, result),
         "queue": queue_report(result),
         "prefix": prefix_report(result),
         "pages": pages_report(result),

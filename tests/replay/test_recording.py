@@ -217,7 +217,7 @@ def test_played_operations_are_reported_as_such(kvplan, tmp_path):
 
     assert code == 0, err
     assert " · 2 operations · pools engine on cpu" in out
-    assert "workload   events (kvplan operations): JSON lines" in out
+    assert "workload    events (kvplan operations): JSON lines" in out
     assert not any(f"\n  {word} " in out for word in ("requests", "queue", "prefix", "steps"))
     assert "clients ask" not in out
     assert list(open_events(copy)) == list(open_events(file))

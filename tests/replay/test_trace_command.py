@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kvplan.commands.trace_view import requests_line
+
 DATA = Path(__file__).resolve().parent.parent / "data" / "workloads"
 LAUNCH = ("trace", "llama-3.1-8b", "--gpu", "h100")
 SMALL = ("--max-total-tokens", "8192", "--context-length", "4096", "--max-running-requests", "16")
@@ -91,6 +93,39 @@ def test_a_limit_and_a_wish_are_honoured(kvplan):
     assert any("ask for 500 new tokens" in text for text in found["assumed"])
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--max-total-tokens", "3000"), ["raise tokens: without --max-total-tokens → "]),
+        (("--context-length", "512"), ["raise context: without --context-length → 131,072"]),
+        (
+            ("--max-total-tokens", "3000", "--context-length", "2048"),
+            [
+                "raise tokens: without --max-total-tokens → ",
+                "raise context: without --context-length → 131,072",
+            ],
+        ),
+        (("--limit", "1"), []),
+    ],
+)
+def test_what_was_short_names_the_flags_that_raise_it(kvplan, flags, words):
+    code, out, err = kvplan(*LAUNCH, "--workload", "chat", "--limit", "60", *flags)
+    assert code == (1 if words else 0), err
+
+    said = [line.strip() for line in out.splitlines() if line.startswith("  raise ")]
+    assert len(said) == len(words)
+    assert all(line.startswith(word) for line, word in zip(said, words, strict=True)), said
+
+
+def test_a_count_of_one_is_singular(kvplan):
+    _, found = report(kvplan, "--workload", "chat", "--limit", "1")
+    lines = [requests_line({**found["requests"], "retractions": count}) for count in (0, 1, 1200)]
+
+    assert [line.split(" · ")[1] for line in lines] == [
+        "0 retractions", "1 retraction", "1,200 retractions",
+    ]  # fmt: skip
+
+
 def test_every_row_of_the_file_is_accounted_for(kvplan, tmp_path):
     file = tmp_path / "mixed.csv"
     rows = ["5,44", "0,44", "7,0", "-7,1", "9,9"]
@@ -101,9 +136,9 @@ def test_every_row_of_the_file_is_accounted_for(kvplan, tmp_path):
     found = report(kvplan, *argv)[1]["workload"]
 
     assert found["read"] == found["kept"] + sum(found["dropped"].values()) == 5
-    assert "rows       5 read · 3 kept · 1 dropped (input of 0 tokens)" in out
+    assert "rows        5 read · 3 kept · 1 dropped (input of 0 tokens)" in out
     assert "1 dropped (value out of range) · 1 kept with a remark (no answer: prefill only)" in out
-    assert "note       the first 2 of 3 requests (--limit)" in out
+    assert "note        the first 2 of 3 requests (--limit)" in out
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -179,7 +214,7 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--device", "cudda"], "did you mean 'cuda'?"),
         (["--workload", "chat", "--engine", "accounting", "--stamp"], "--stamp needs pools"),
         (["--workload", "chat", "--fail-on", "retract"], "did you mean 'retraction'?"),
-        (["--workload", "chat", "--max-new", "all"], "exact, context, or a number"),
+        (["--workload", "chat", "--max-new", "all"], "exact, context, or a whole number"),
         (["--workload", "chat", "--max-new", "0"], "a max_new of 0 tokens"),
         (["--workload", "chat", "--tpot", "0"], "--tpot 0 is no step time"),
         (["--workload", "chat", "--tpot", "nan"], "--tpot nan is no step time"),

@@ -1,0 +1,35 @@
+"""What would give a workload more room where it did not fit: flags, each with what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kvplan.replay.result import ReplayResult
+from kvplan.sizing.limits import Remedy, token_remedies
+from kvplan.sizing.plan import Plan
+from kvplan.sizing.replan import replanned
+
+
+def remedies_report(plan: Plan, result: ReplayResult) -> list[dict[str, Any]]:
+    """Remedies of each shortage, the limit's name among them; none where the workload fits."""
+    server = result.server
+    # a prompt is too long for one limit alone, the lower one
+    too_long, context_is_lower = bool(result.rejections), server.context_len <= server.num_tokens
+    by_context = too_long and context_is_lower
+    by_tokens = result.num_retractions or result.num_aborted or (too_long and not context_is_lower)
+    found = [("tokens", each) for each in token_remedies(plan)] if by_tokens else []
+    if by_context:
+        found += [("context", each) for each in context_remedies(plan)]
+    return [{"name": name, **msgspec.structs.asdict(each)} for name, each in found]
+
+
+def context_remedies(plan: Plan) -> tuple[Remedy, ...]:
+    """The model's own context, where the launch cuts it."""
+    if plan.resolved.asked.context_length is None:
+        return ()
+    other = replanned(plan, context_length=None)
+    if other is None or other.resolved.context_length <= plan.resolved.context_length:
+        return ()
+    return (Remedy("without --context-length", other.resolved.context_length),)
