@@ -47,6 +47,12 @@ Output = Annotated[
     Path | None, typer.Option("--output", help="Write a .json file, or a picture as .svg.")
 ]
 OUTPUTS = (".json", ".svg")
+HOW = {
+    "--state": "a file that 'kvplan trace --record FILE.json' wrote",
+    "--position": "a token of the request, counted from 0",
+    "--request": "a request of the state; 'kvplan inspect --state FILE' lists them",
+    "--allocate": "which builds the pools",
+}
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +116,7 @@ def check_options(wanted: Wanted) -> None:
         ("a picture", draws, "--state", wanted.state is not None),
     ):
         if given and not there:
-            raise InputError(f"{flag} needs {needed}", hint=f"add {needed}")
+            raise InputError(f"{flag} needs {needed}", hint=f"add {needed}, {HOW[needed]}")
 
 
 def keep_inputs(named: LaunchOptions, wanted: Wanted) -> None:

@@ -34,7 +34,8 @@ def show_cures(report: dict[str, Any], out: Any) -> None:
         out.print(f"  on pipeline stage {shortage['stage']}")
     if shortage.get("engine_suggests_mem_fraction_static") is not None:
         fraction = shortage["engine_suggests_mem_fraction_static"]
-        out.print(f"  the engine would say: raise --mem-fraction-static above {fraction:.3f}")
+        words = f"the engine would say: raise --mem-fraction-static above {fraction:.3f}"
+        out.print(f"  {words}{', more than there is' if fraction >= 1 else ''}")
     for cure in report["cures"]:
         out.print(f"  try {cure['text']}")
     if report["otherwise"]:

@@ -55,4 +55,10 @@ def test_the_advice_is_shown(kvplan):
     _, out, _ = kvplan("size", "qwen3-next-80b-a3b", "--gpu", "h100")
 
     assert out.startswith("does not start: the weights leave -85.47 GiB for state and KV\n")
-    assert "no value of one flag starts this: --tp-size 4 → 1,250,755 tokens" in out
+    assert "no memory setting starts this; more ranks do: --tp-size 4 → 1,250,755 tokens" in out
+
+
+def test_a_fraction_above_the_whole_card_is_said_to_be_one(kvplan):
+    _, out, _ = kvplan("size", "llama-3.1-70b", "--gpu", "h100")
+
+    assert re.search(r"--mem-fraction-static above 1\.\d{3}, more than there is\n", out)

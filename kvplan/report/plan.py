@@ -145,7 +145,9 @@ def otherwise(planned: Planned, refused: NoStart) -> str:
     from kvplan.wider import wider
 
     width = None if refused.shortage.what == "host memory" else wider(planned.launch)
-    return last_resort(refused) if width is None else f"no value of one flag starts this: {width}"
+    if width is None:
+        return last_resort(refused)
+    return f"no memory setting starts this; more ranks do: {width}"
 
 
 def launch_report(plan: Plan | NoStart) -> dict[str, Any]:

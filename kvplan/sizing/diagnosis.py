@@ -173,4 +173,4 @@ def last_resort(refused: NoStart | Plan) -> str:
         return "no size of the host tier fits: free host memory, or run without the tier"
     if refused.memory.post_load_gib <= 0:
         return "the weights alone do not fit: a larger --tp-size or --pp-size, or fewer bits"
-    return "no value of one flag starts this: use a larger --tp-size, or a GPU with more memory"
+    return "no memory setting starts this: use a larger --tp-size, or a GPU with more memory"
