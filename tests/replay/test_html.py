@@ -88,3 +88,4 @@ def test_a_browser_draws_odd_replays_to_the_end(kvplan, tmp_path, name):
     assert "<li>" in dumped  # what the script writes last
     assert not re.search(r"NaN|undefined|Infinity", dumped.partition('id="report"')[0])
     assert ('<div id="over-time" hidden="">' in dumped) == (name == "operations")
+    assert ("without --max-total-tokens → " in dumped) == (name == "all rejected")

@@ -50,7 +50,8 @@ def part_of(plan: Plan) -> Part:
     if rest or of_stage > widths.tp or (of_stage % widths.attn_dcp and of_stage != 1):
         raise InputError(
             f"{num_ranks} ranks do not go with {widths.pp} pipeline stages of {widths.tp} ranks",
-            hint=f"torchrun --nproc-per-node {widths.pp * max(1, widths.attn_dcp)}",
+            hint=f"use torchrun --nproc-per-node {widths.pp * max(1, widths.attn_dcp)},"
+            f" or a launch for {num_ranks} ranks, e.g. --pp-size {num_ranks}",
         )
     return Part(
         rank=rank,
