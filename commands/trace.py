@@ -149,6 +149,8 @@ def refuse(
     report = refusal_report(planned)
     if output is not None and output.suffix == ".json":
         write_file(output, json_text(report), suffixes=own.OUTPUTS)
+    elif output is not None:
+        print(f"'{output}' is not written: there was no replay", file=sys.stderr)
     if json:
         write_json(report)
     else:

@@ -295,3 +295,24 @@ def test_the_accounting_engine_builds_no_pools_when_it_is_named(kvplan):
     assert code == 0
     assert "accounting engine" in named
     assert kvplan(*argv)[1].splitlines()[:2] == named.splitlines()[:2]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "html"])
+def test_a_launch_that_does_not_start_says_that_no_page_is_written(kvplan, tmp_path, suffix):
+    file = tmp_path / f"report.{suffix}"
+    argv = ("trace", "llama-3.1-70b", "--gpu", "h100", "--workload", "chat", "-q")
+    code, _, err = kvplan(*argv, "--output", file)
+
+    assert code == 1
+    assert err == f"'{file}' is not written: there was no replay\n"
+    assert not file.exists()
+
+
+def test_files_of_its_own_that_are_no_workload_are_named(kvplan, tmp_path):
+    state, written = tmp_path / "peak.json", tmp_path / "report.json"
+    own = ("--record", state, "--output", written, "--device", "cpu", "--kv-scale")
+    assert kvplan(*LAUNCH, *SMALL, "--workload", "chat", "--limit", "3", "-q", *own)[0] == 0
+
+    for file, words in ((state, "'kvplan inspect --state'"), (written, "a report of")):
+        code, _, err = kvplan(*LAUNCH, "--workload", file)
+        assert (code, words in err) == (2, True), err

@@ -152,6 +152,18 @@ FORMATS: dict[str, Format] = {
 
 REFUSED: tuple[Refused, ...] = (
     Refused(
+        title="a recorded state",
+        kinds=(JSON,),
+        required=keys("schema", "row_width", "kv", "requests"),
+        reason="it holds the pools at one step: look at it with 'kvplan inspect --state'",
+    ),
+    Refused(
+        title="a report of 'kvplan trace'",
+        kinds=(JSON,),
+        required=keys("schema", "verdict", "timeline"),
+        reason="it has no requests: name the workload that it was made from",
+    ),
+    Refused(
         title="a Dynamo agentic Mooncake trace",
         kinds=(JSON,),
         required=keys("schema", "version", "hash_id_scope"),
