@@ -9,28 +9,28 @@ from kvplan.replay.scheduler import Scheduler
 class CountingScheduler(Scheduler):
     """Decides as `Scheduler` does, and can take decode steps together that only change lengths."""
 
-    def jump(self, at_most: int | None) -> int:
-        """Take the quiet steps ahead at once; how many there were.
+    def jump(self, at_most: int | None) -> tuple[int, int]:
+        """Take the quiet steps ahead at once; how many there were, and the tokens that they took.
 
         `at_most` is how many pass before the next arrival, if there is one.
         """
         num_steps = self._quiet_steps(at_most)
         if num_steps <= 0:
-            return 0
+            return 0, 0
         running, store = self.running, self.store
         num_pages = store.quiet_pages(len(running.sequences))
         demand = running.demand(num_steps)
         if demand.num_pages > num_pages:
             num_steps = self._affordable(num_steps, num_pages)
             if not num_steps:
-                return 0
+                return 0, 0
             demand = running.demand(num_steps)
         store.reclaim(demand.wanted_tokens)
         store.memory.decode(running.sequences, demand.num_pages)
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
         self.ratio.step(num_steps)
-        return num_steps
+        return num_steps, demand.num_pages * store.page_size
 
     def _quiet_steps(self, at_most: int | None) -> int:
         """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""

@@ -43,7 +43,8 @@ class Gauge:
         self.unit = unit
         self.capacity = capacity
         self.read = read
-        self.used = self.bin = self.peak = self.peak_ns = self.peak_step = 0
+        self.grows = unit == "tokens"  # with every decode step
+        self.used = self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
 
     def use(self) -> PoolUse:
@@ -60,6 +61,14 @@ class Gauge:
             p95=p95,
             p99=p99,
         )
+
+    def rise(self, start: int, last: int, duration_ns: int) -> None:
+        """Count a time in which the level rose evenly, from tokens to the last bin."""
+        first = -(-start * BINS // self.capacity)
+        share, rest = divmod(duration_ns, last - first + 1)
+        for position in range(first, last + 1):
+            self.bins[position] += share
+        self.bins[last] += rest
 
     def _percentile(self, percent: int) -> int:
         wanted, seen = sum(self.bins) * percent, 0
@@ -78,18 +87,24 @@ class Gauges:
         self.num_steps = 0
 
     def see(self, turn: Turn) -> None:
-        """Take the state in which a turn ended; it counts for as long as the turn took."""
+        """Take the state in which a turn ended; it counts for as long as the turn took.
+
+        Where steps were taken together, their tokens came evenly over that time.
+        """
         self.num_steps += turn.num_steps
-        duration = turn.duration_ns
+        duration, num_steps = turn.duration_ns, turn.num_steps
         for gauge in self.gauges:
-            used = gauge.read()
-            if used != gauge.used:
-                gauge.used = used
-                gauge.bin = -(-used * BINS // gauge.capacity)
-                if used > gauge.peak:
-                    gauge.peak, gauge.peak_ns = used, turn.start_ns
-                    gauge.peak_step = self.num_steps - 1
-            gauge.bins[gauge.bin] += duration
+            used = gauge.used = gauge.read()
+            if used > gauge.peak:
+                gauge.peak = used
+                # the last of steps taken together, all of one duration
+                gauge.peak_ns = turn.start_ns + duration * (num_steps - 1) // num_steps
+                gauge.peak_step = self.num_steps - 1
+            position = -(-used * BINS // gauge.capacity)
+            if turn.grown and gauge.grows:
+                gauge.rise(used - turn.grown, position, duration)
+            else:
+                gauge.bins[position] += duration
 
     def uses(self) -> tuple[PoolUse, ...]:
         """What was seen of each pool so far."""

@@ -25,10 +25,14 @@ STALLED = "never admitted: an empty pool has no room for it"
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """One step of the loop, and the decode steps behind it that were taken together with it."""
+    """One step of the loop, and the decode steps behind it that were taken together with it.
+
+    These took `grown` tokens, step by step about as many.
+    """
 
     step: Step
     num_steps: int
+    grown: int
     start_ns: int
     duration_ns: int
 
@@ -87,25 +91,26 @@ class Replay:
             for sequence in step.finished + step.aborted:
                 if sequence.session is not None:
                     self._feed.answered(sequence.session, self.now_ns)
-        num_steps = 1
+        num_steps, grown = 1, 0
         if batch is None:
             self._unblock()
         else:
             self._num_blank = 0
             if self._jumping is not None and isinstance(batch, Decode):
-                num_steps += self._jump(self._jumping)
-        return Turn(step, num_steps, start, self.now_ns - start)
+                jumped, grown = self._jump(self._jumping)
+                num_steps += jumped
+        return Turn(step, num_steps, grown, start, self.now_ns - start)
 
-    def _jump(self, scheduler: CountingScheduler) -> int:
-        """Take quiet decode steps up to the next event together; how many."""
+    def _jump(self, scheduler: CountingScheduler) -> tuple[int, int]:
+        """Take quiet decode steps up to the next event together; how many, and their tokens."""
         step_ns, next_ns = self._decode_ns, self._feed.next_ns
         # up to the step that starts as the next request comes, or after it
         at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
-        num_steps = scheduler.jump(at_most)
+        num_steps, grown = scheduler.jump(at_most)
         if num_steps:
             self.now_ns += num_steps * step_ns
             self.meter.jump(num_steps)
-        return num_steps
+        return num_steps, grown
 
     def _unblock(self) -> None:
         """A blank turn may have freed something; a second one had nothing left to wait for."""

@@ -132,6 +132,33 @@ def test_all_engines_agree(requests, server, max_new):
     assert found["jumping"] == found["stepping"] == found["pooled"]
 
 
+@pytest.mark.parametrize("page_size", [1, 16])
+@pytest.mark.parametrize("beside", [{}, {"sliding": SlidingPool(window=256, num_tokens=4000)}])
+def test_steps_taken_together_count_as_they_would_one_by_one(page_size, beside):
+    """Few requests with long answers: nearly all time passes in steps taken together."""
+    wide = server(num_tokens=8000, context_len=4000, page_size=page_size, **beside)
+    requests = [request(n, 900 * n, 100 + 50 * n, 200 + 30 * n) for n in range(12)]
+    jumping, stepping = (uses(wide, requests, jumps=jumps) for jumps in (True, False))
+
+    for jumped, stepped in zip(jumping, stepping, strict=True):
+        slack = 2 * page_size + stepped.capacity // 500
+        assert jumped.p50 == pytest.approx(stepped.p50, abs=slack)
+        assert jumped.p95 == pytest.approx(stepped.p95, abs=slack)
+        assert jumped.peak == stepped.peak
+        assert jumped.peak_ns == pytest.approx(stepped.peak_ns, abs=page_size * STEP_NS)
+        assert jumped.peak_step == pytest.approx(stepped.peak_step, abs=page_size)
+
+
+def uses(server, requests, *, jumps):
+    replay = Replay(
+        server, count_memory(server), requests, Assumptions(decode_ns=STEP_NS), jumps=jumps
+    )
+    gauges = Gauges(replay)
+    for turn in replay:
+        gauges.see(turn)
+    return gauges.uses()
+
+
 def test_everybody_is_answered_and_counted():
     requests = [request(n, n, 50, 20) for n in range(40)] + [request(99, 50, 500, 1)]
 
