@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -75,44 +77,71 @@ def test_a_rank_that_goes_astray_is_told(tmp_path):
     assert "rank 1: ranks agree step by step" in done.stderr
 
 
-LOST = {
-    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", "error: another rank cannot be reached: "),
-    "refused": ("raise DeviceError('no room')", "error: no room"),
-}
+ENDING = """
+import os, signal, sys
+from kvplan.commands.app import main
+from kvplan.errors import DeviceError
+from kvplan.replay.pools.ranks import Agreement
+
+class Ending(Agreement):
+    def see(self, turn):
+        super().see(turn)
+        if self.num_compared:
+            {act}
+
+if os.environ["RANK"] == "1":
+    import kvplan.replay.pools.assembly as assembly
+    assembly.Agreement = Ending
+sys.exit(main(sys.argv[1:]))
+"""
 
 
-@pytest.mark.parametrize("how", LOST)
-def test_a_rank_that_ends_early_holds_nobody_up(tmp_path, how):
-    """In the middle of the replay: the other one says so in a sentence."""
-    act, said = LOST[how]
-    program = tmp_path / "lost.py"
-    program.write_text(
-        textwrap.dedent(
-            f"""
-            import os, signal, sys
-            from kvplan.commands.app import main
-            from kvplan.errors import DeviceError
-            from kvplan.replay.pools.ranks import Agreement
-
-            class Ending(Agreement):
-                def see(self, turn):
-                    super().see(turn)
-                    if self.num_compared:
-                        {act}
-
-            if os.environ["RANK"] == "1":
-                import kvplan.replay.pools.assembly as assembly
-                assembly.Agreement = Ending
-            sys.exit(main(sys.argv[1:]))
-            """
-        )
-    )
+def test_a_rank_that_is_refused_midway_ends_the_launch(tmp_path):
+    program = tmp_path / "refused.py"
+    program.write_text(ENDING.format(act="raise DeviceError('no room')"))
     done = torchrun(tmp_path, (str(program),), *LAUNCH, "--pp-size", "2", "--quiet")
 
     assert done.returncode == 1, done.stderr
     assert done.stdout == ""
-    assert said in done.stderr
+    assert "error: no room" in done.stderr
     assert "[rank0]" not in done.stderr  # the mark of a traceback
+
+
+def test_a_rank_that_is_killed_midway_holds_nobody_up(tmp_path):
+    """The other one says so in a sentence; without torchrun, which would end it before it can."""
+    program = tmp_path / "killed.py"
+    program.write_text(ENDING.format(act="os.kill(os.getpid(), signal.SIGKILL)"))
+    ranks = both_ranks(program, *LAUNCH, "--pp-size", "2", "--quiet")
+    try:
+        out, err = ranks[0].communicate(timeout=240)
+        ranks[1].communicate(timeout=240)
+    finally:
+        for each in ranks:
+            each.kill()
+
+    assert ranks[1].returncode == -signal.SIGKILL
+    assert ranks[0].returncode == 2, err
+    assert out == ""
+    assert "error: another rank cannot be reached: " in err
+    assert "Traceback" not in err
+
+
+def both_ranks(program, *argv):
+    """Two ranks as torchrun starts them, with nobody who watches over them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-P", program, *argv],
+            env={**os.environ, **shared, "OMP_NUM_THREADS": "1", "RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
 
 
 def test_ranks_with_other_launches_are_refused(tmp_path):
