@@ -30,7 +30,7 @@ class PrefillBudget:
         self.page_size = server.page_size
         self.parts: list[Part] = []
         self.num_tokens = 0
-        self.chunked: Sequence | None = None
+        self.chunked: Sequence | None = None  # whose prompt the pass leaves cut, one at most
         self._reserved_total = reserved + num_mixed
         self._reserved_now = num_mixed
         self._chunk_left = server.chunked_prefill_size
@@ -45,16 +45,16 @@ class PrefillBudget:
             return Stop.NO_MEMORY
         return Stop.OTHER if self.is_spent else None
 
-    def continue_chunked(self, sequence: Sequence) -> Sequence | None:
-        """The next part of a cut prompt; returns it again if there is still more."""
+    def continue_chunked(self, sequence: Sequence) -> None:
+        """Take in the next part of a cut prompt."""
         assert self._chunk_left is not None
         limit = self._continuation_limit(self._chunk_left)
         if limit <= 0:
-            return sequence  # it is parked until there is room
+            self.chunked = sequence  # it is parked until there is room
+            return
         remaining = sequence.seq_len - sequence.prefix_len
         taken = min(remaining, limit)
         self._admit(sequence, taken, remaining > taken)
-        return sequence if remaining > taken else None
 
     def admit(self, sequence: Sequence) -> Stop | None:
         """Take a waiting request whose prefix is matched in; returns why not, if it cannot be."""
@@ -66,8 +66,6 @@ class PrefillBudget:
         taken, is_middle = chosen
         sequence.lock = lock
         self._admit(sequence, taken, is_middle)
-        if is_middle:
-            self.chunked = sequence
         return None
 
     def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
@@ -84,7 +82,8 @@ class PrefillBudget:
         if paged <= limit:
             return remaining, False
         end = floor_page(sequence.prefix_len + floor_page(limit, self.page_size), self.page_size)
-        if end <= sequence.prefix_len:
+        # a second cut prompt would have nobody to go on with it
+        if end <= sequence.prefix_len or self.chunked is not None:
             return Stop.OTHER
         return end - sequence.prefix_len, True
 
@@ -92,6 +91,8 @@ class PrefillBudget:
         sequence.stop = sequence.prefix_len + taken
         self.parts.append(Part(sequence, sequence.prefix_len, sequence.stop, is_middle))
         self.num_tokens += taken
+        if is_middle:
+            self.chunked = sequence
         paged = ceil_page(taken, self.page_size)
         self._reserve(paged, 0 if is_middle else expected_new(sequence.max_new, 0))
         self._spend(paged)

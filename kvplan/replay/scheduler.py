@@ -122,10 +122,9 @@ class Scheduler:
         num_mixed = len(running.sequences) if self._mixes else 0
         budget = self._open_budget(running.expected_new(self.ratio.current), num_mixed)
         if self.chunked is not None:
-            self.chunked = budget.continue_chunked(self.chunked)
+            budget.continue_chunked(self.chunked)
         self._admit_waiting(budget)
-        if budget.chunked is not None:
-            self.chunked = budget.chunked
+        self.chunked = budget.chunked
         if not budget.parts:
             return None
         out_cache_loc = self.store.extend(budget.parts, budget.num_tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvplan.replay.budget import PrefillBudget, Stop
+from kvplan.replay.budget import PrefillBudget
 from kvplan.replay.estimate import expected_new
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
@@ -29,23 +29,10 @@ class SlidingBudget(PrefillBudget):
         super().__init__(server, store, reserved, num_mixed)
         self._pool = store.pool
         self._reserved_sliding = 0
-        self._unfinished: Sequence | None = None
 
     @property
     def _sliding_left(self) -> int:
         return self.store.reachable_sliding() - self._reserved_sliding
-
-    def continue_chunked(self, sequence: Sequence) -> Sequence | None:
-        self._unfinished = super().continue_chunked(sequence)
-        return self._unfinished
-
-    def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
-        chosen = super()._choose(sequence)
-        # a part that the sliding side made shorter leaves some of the chunk, but a second cut
-        # prompt has nobody to go on with it
-        if isinstance(chosen, tuple) and chosen[1] and (self.chunked or self._unfinished):
-            return Stop.OTHER
-        return chosen
 
     def _has_memory(self) -> bool:
         return super()._has_memory() and self._sliding_left > 0
