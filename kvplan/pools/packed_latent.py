@@ -2,71 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from kvplan.errors import PoolError
-from kvplan.pools.base import RowShapes
 from kvplan.pools.fp8_blocks import dequantize_power_of_two, quantize_power_of_two
-from kvplan.pools.leaf import LeafPool
+from kvplan.pools.latent import PagedLatentPool
 from kvplan.pools.packed import PackedLayout, as_bytes
-from kvplan.pools.storage import Storage
-from kvplan.units import ceil_div
 
 TILE = 64  # values that share one power-of-two scale
 SCALE_BYTES = 8  # scales of a token: one a tile, the rest padding
 ALIGN_BYTES = 576  # what a page's bytes are padded to a multiple of
 
 
-class PackedLatentPool(LeafPool):
+class PackedLatentPool(PagedLatentPool):
     """uint8 (pages, page_bytes) a layer; the door takes k (tokens, 1, nope + rope) alone.
 
     A token takes nope fp8 values, rope in bf16 and 8 bytes of scales, one per 64 values:
     448 + 128 + 8. `padding_tokens` are reserved on top of the size.
     """
 
-    def __init__(
-        self,
-        *,
-        size: int,
-        page_size: int,
-        padding_tokens: int,
-        layer_ids: Sequence[int],
-        nope_dim: int,
-        rope_dim: int,
-        storage: Storage,
-    ) -> None:
+    def page_row(self) -> tuple[int, torch.dtype]:
+        nope_dim = self.nope_dim
         if nope_dim % TILE or nope_dim // TILE > SCALE_BYTES:
             raise PoolError(
                 f"packed latents are 1 to {SCALE_BYTES} tiles of {TILE} values wide, not {nope_dim}"
             )
-        super().__init__(
-            size=size,
-            page_size=page_size,
-            layer_ids=layer_ids,
-            dtype=torch.float8_e4m3fn,
-            storage=storage,
-        )
-        self.nope_dim = nope_dim
-        self.rope_dim = rope_dim
         self.layout = PackedLayout(
-            page_tokens=page_size,
-            data_bytes=nope_dim + rope_dim * torch.bfloat16.itemsize,
+            page_tokens=self.page_size,
+            data_bytes=nope_dim + self.rope_dim * torch.bfloat16.itemsize,
             scale_bytes=SCALE_BYTES,
             align_bytes=ALIGN_BYTES,
         )
-        self._pages = self.add(
-            "latent",
-            (self.layout.page_bytes,),
-            torch.uint8,
-            rows_per_page=1,
-            num_rows=ceil_div(size + padding_tokens, page_size),
-        )
-
-    def row_shapes(self, layer_id: int) -> RowShapes:
-        self.index(layer_id)
-        return RowShapes((1, self.nope_dim + self.rope_dim), None)
+        return self.layout.page_bytes, torch.uint8
 
     def write(
         self,
@@ -91,9 +58,3 @@ class PackedLatentPool(LeafPool):
         rope = data[:, self.nope_dim :].contiguous().view(torch.bfloat16)
         nope = dequantize_power_of_two(values, scales)
         return torch.cat((nope, rope), dim=-1).unsqueeze(1), None
-
-    def get_key(self, layer_id: int) -> torch.Tensor:
-        return self._pages[self.index(layer_id)]
-
-    def get_value(self, layer_id: int) -> torch.Tensor:
-        return self.get_key(layer_id)

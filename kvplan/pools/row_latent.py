@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 
 from kvplan.errors import PoolError
-from kvplan.pools.base import PoolTensor, RowShapes, raw
+from kvplan.pools.base import PoolTensor, raw
 from kvplan.pools.fp8_blocks import dequantize_power_of_two, quantize_power_of_two
-from kvplan.pools.leaf import Family, LeafPool, converted, put, take
+from kvplan.pools.latent import LatentPool
+from kvplan.pools.leaf import Family, converted, put, take
 from kvplan.pools.packed import as_bytes
 from kvplan.pools.packed_latent import TILE
 from kvplan.pools.storage import Storage
@@ -54,7 +55,7 @@ def latent_rows(
     )
 
 
-class RowLatentPool(LeafPool):
+class RowLatentPool(LatentPool):
     """Latents by row, whose tensors may be views; the door takes k (tokens, 1, nope + rope) alone.
 
     An fp8 row is nope fp8 values, a power-of-two scale per 64 of them (each twice), then padding.
@@ -75,21 +76,17 @@ class RowLatentPool(LeafPool):
             size=len(layers[0].latent) - page_size,
             page_size=page_size,
             layer_ids=layer_ids,
+            nope_dim=nope_dim,
+            rope_dim=rope_dim,
             dtype=torch.float8_e4m3fn if fp8 else torch.bfloat16,
             storage=storage,
         )
-        self.nope_dim = nope_dim
-        self.rope_dim = rope_dim
         self.layers = tuple(layers)
         names = [name for name, _ in layers[0].named()]
         by_name = [[each.named()[at][1] for each in layers] for at in range(len(names))]
         self._families = [
             Family(name, tensors, page_size) for name, tensors in zip(names, by_name, strict=True)
         ]
-
-    def row_shapes(self, layer_id: int) -> RowShapes:
-        self.index(layer_id)
-        return RowShapes((1, self.nope_dim + self.rope_dim), None)
 
     def write(
         self,
@@ -121,9 +118,6 @@ class RowLatentPool(LeafPool):
 
     def get_key(self, layer_id: int) -> torch.Tensor:
         return self.layers[self.index(layer_id)].latent
-
-    def get_value(self, layer_id: int) -> torch.Tensor:
-        return self.get_key(layer_id)
 
 
 def owned(layers: Sequence[LatentRows], layer_ids: Sequence[int]) -> list[PoolTensor]:

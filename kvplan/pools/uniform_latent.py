@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
-from kvplan.pools.base import RowShapes, raw
-from kvplan.pools.leaf import LeafPool, converted, put, take
-from kvplan.pools.storage import Storage
-from kvplan.units import ceil_div
+from kvplan.pools.base import raw
+from kvplan.pools.latent import PagedLatentPool
+from kvplan.pools.leaf import converted, put, take
 
 
-class UniformLatentPool(LeafPool):
+class UniformLatentPool(PagedLatentPool):
     """float8_e4m3fn (pages, page_size * width) a layer; the door takes k (tokens, 1, width) alone.
 
     Values are stored with a scale of 1. `padding_tokens` are reserved on top of the size.
     """
 
-    def __init__(
-        self,
-        *,
-        size: int,
-        page_size: int,
-        padding_tokens: int,
-        layer_ids: Sequence[int],
-        nope_dim: int,
-        rope_dim: int,
-        storage: Storage,
-    ) -> None:
-        super().__init__(
-            size=size,
-            page_size=page_size,
-            layer_ids=layer_ids,
-            dtype=torch.float8_e4m3fn,
-            storage=storage,
-        )
-        self.width = nope_dim + rope_dim
-        self._pages = self.add(
-            "latent",
-            (page_size * self.width,),
-            torch.float8_e4m3fn,
-            rows_per_page=1,
-            num_rows=ceil_div(size + padding_tokens, page_size),
-        )
-
-    def row_shapes(self, layer_id: int) -> RowShapes:
-        self.index(layer_id)
-        return RowShapes((1, self.width), None)
+    def page_row(self) -> tuple[int, torch.dtype]:
+        return self.page_size * self.width, self.dtype
 
     def write(
         self,
@@ -61,12 +30,6 @@ class UniformLatentPool(LeafPool):
     def read(self, layer_id: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         rows = self._rows(self.index(layer_id))
         return take(rows, self.read_slots(slots), self.dtype).unsqueeze(1), None
-
-    def get_key(self, layer_id: int) -> torch.Tensor:
-        return self._pages[self.index(layer_id)]
-
-    def get_value(self, layer_id: int) -> torch.Tensor:
-        return self.get_key(layer_id)
 
     def _rows(self, index: int) -> torch.Tensor:
         return raw(self._pages[index]).view(-1, self.width)
