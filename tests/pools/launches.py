@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from kvplan.sizing.plan import Plan
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import Indexer, Mha, ModelSpec, Sliding, Sparse
 from tests.sizing.launched import planned
 from tests.sizing.resolve.launches import (
     B200,
+    EAGLE,
     H100,
     MI300X,
     compressed,
@@ -22,16 +21,11 @@ from tests.sizing.resolve.launches import (
     latent,
     sparse_latent,
 )
+from tests.sizing.sharded import GLM, GLM_ARGS, SHARDED, STRIPED
 
 Launch = tuple[ModelSpec, GpuSpec, dict[str, Any]]
 
 MI355X = GpuSpec(name="MI355X", memory_mib=294900)
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
 SWAPS = {
     "enable_hisparse": True,
     "disable_radix_cache": True,
@@ -94,35 +88,15 @@ UNIFIED: dict[str, Launch] = {
     "unified decode node": (hybrid(), H100, {**ONE_BUFFER, "disaggregation_mode": "decode"}),
 }
 
-SHARDS: dict[str, Any] = {
-    "enable_kv_cache_sharding": True,
-    "disaggregation_mode": "prefill",
-    "page_size": 64,
-    "context_length": 1000,
-    "chunked_prefill_size": 8192,
-    "tp_size": 4,
-}
-STRIPED = {"enable_prefill_cp": True, "attn_cp_size": 2, "cp_strategy": "zigzag"}
-GLM = msgspec.structs.replace(
-    sparse_latent("GlmMoeDsaForCausalLM", mtp_layers=1), context_length=1000
-)
-GLM_SHARDS = {
-    **SHARDS,
-    "enable_prefill_cp": True,
-    "attn_cp_size": 4,
-    "cp_strategy": "interleave",
-    "dsa_prefill_backend": "trtllm",
-    "dsa_decode_backend": "trtllm",
-}
-SHARDED: dict[str, Launch] = {
-    "sharded latent": (latent("DeepseekV2ForCausalLM"), H100, SHARDS),
+SHARDED_LAUNCHES: dict[str, Launch] = {
+    "sharded latent": (latent("DeepseekV2ForCausalLM"), H100, SHARDED),
     "sharded latent fp8": (
-        latent("DeepseekV2ForCausalLM"), H100, {**SHARDS, "kv_cache_dtype": "fp8_e4m3"}
+        latent("DeepseekV2ForCausalLM"), H100, {**SHARDED, "kv_cache_dtype": "fp8_e4m3"}
     ),
-    "sharded latent stages": (latent("DeepseekV2ForCausalLM"), H100, {**SHARDS, "pp_size": 2}),
-    "sharded dense": (dense(), H100, {**SHARDS, **STRIPED}),
-    "sharded dsa": (GLM, B200, GLM_SHARDS),
-    "sharded dsa eagle": (GLM, B200, {**GLM_SHARDS, **EAGLE}),
+    "sharded latent stages": (latent("DeepseekV2ForCausalLM"), H100, {**SHARDED, "pp_size": 2}),
+    "sharded dense": (dense(), H100, {**SHARDED, **STRIPED}),
+    "sharded dsa": (GLM, B200, GLM_ARGS),
+    "sharded dsa eagle": (GLM, B200, {**GLM_ARGS, **EAGLE}),
 }  # fmt: skip
 
 RINGS = {"dsv4_unified_kv": True, "max_running_requests": 9}
@@ -139,7 +113,7 @@ UNIFORM: dict[str, Launch] = {
     "uniform eagle": (compressed(), B200, {"dsv4_attn_backend": "trtllm", **EAGLE}),
     "uniform stages": (compressed(), B200, {"dsv4_attn_backend": "trtllm", "pp_size": 2}),
 }
-LAUNCHES = HISPARSE | UNIFIED | SHARDED | RINGED | UNIFORM
+LAUNCHES = HISPARSE | UNIFIED | SHARDED_LAUNCHES | RINGED | UNIFORM
 
 
 CAPS: dict[str, Any] = {

@@ -6,10 +6,10 @@ import pytest
 
 from kvplan.errors import InputError
 from kvplan.replay.pools.forms import refuse_other_forms
-from tests.pools.launches import HISPARSE, RINGED, SHARDED, UNIFIED, UNIFORM, plan_of
+from tests.pools.launches import HISPARSE, RINGED, SHARDED_LAUNCHES, UNIFIED, UNIFORM, plan_of
 
 
-@pytest.mark.parametrize("name", [*HISPARSE, *UNIFIED, *SHARDED, *RINGED])
+@pytest.mark.parametrize("name", [*HISPARSE, *UNIFIED, *SHARDED_LAUNCHES, *RINGED])
 def test_forms_without_a_rule_are_refused(name):
     with pytest.raises(InputError, match="such pools are not replayed") as refusal:
         refuse_other_forms(plan_of(name))

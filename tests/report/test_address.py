@@ -23,7 +23,7 @@ from kvplan.pools.write_loc import KVWriteLoc
 from kvplan.report.address import Spot, places
 from kvplan.report.regions import Region
 from kvplan.sizing.plan import Plan
-from tests.pools.launches import HISPARSE, RINGED, SHARDED, UNIFIED, UNIFORM, plan_of
+from tests.pools.launches import HISPARSE, RINGED, SHARDED_LAUNCHES, UNIFIED, UNIFORM, plan_of
 from tests.report.small_plans import small_plans
 
 PATTERNS = (0x55, 0xAA)
@@ -192,7 +192,7 @@ def test_the_address_of_a_token_is_what_a_write_changes(shared):
     assert len(families) >= 60
 
 
-@pytest.mark.parametrize("name", [*SHARDED, *RINGED, *UNIFORM])
+@pytest.mark.parametrize("name", [*SHARDED_LAUNCHES, *RINGED, *UNIFORM])
 def test_so_it_is_for_launches_without_a_record(name):
     check_address(name, build(plan_of(name, capped=True), "cpu", kv_scale=True))
 

@@ -13,7 +13,7 @@ from kvplan.sizing.resolve.resolve import resolve
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import Mha, ModelSpec, Sliding
 from kvplan.spec.server import server_args
-from tests.sizing.resolve.launches import B200, H100, MI300X, dense, hybrid, kimi
+from tests.sizing.resolve.launches import B200, EAGLE, H100, MI300X, dense, hybrid, kimi
 
 ALL_SLIDING = dense(
     "UnlimitedOCRForCausalLM",
@@ -34,12 +34,6 @@ MADE = {
     "latent hybrid": kimi(),
 }
 NAMES = (*PRESETS, *MADE)
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
 
 
 class Drawn(NamedTuple):

@@ -9,8 +9,8 @@ import pytest
 from kvplan.sizing.capacity import capacity_at, request_tokens
 from kvplan.sizing.plan import Plan
 from tests.sizing.launched import planned
-from tests.sizing.odd_launches import ALL_SLIDING, EAGLE, NAMES, drawn
-from tests.sizing.resolve.launches import compressed, dense, latent
+from tests.sizing.odd_launches import ALL_SLIDING, NAMES, drawn
+from tests.sizing.resolve.launches import EAGLE, compressed, dense, latent
 
 WIDE = {"max_running_requests": 100000}
 

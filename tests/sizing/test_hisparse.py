@@ -12,15 +12,9 @@ from kvplan.sizing.capacity import capacity_at
 from kvplan.sizing.ledger import ledger
 from kvplan.spec.model import Indexer, Sparse
 from tests.sizing.launched import planned
-from tests.sizing.resolve.launches import B200, H100, compressed, dense, sparse_latent
+from tests.sizing.resolve.launches import B200, EAGLE, H100, compressed, dense, sparse_latent
 
 ON = {"enable_hisparse": True, "disable_radix_cache": True}
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
 SHARED = sparse_latent(indexer=Indexer(head_dim=128, shared_topk_layers=tuple(range(1, 32))))
 MINIMAX = dense(
     "MiniMaxM3SparseForCausalLM",

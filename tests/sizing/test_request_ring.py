@@ -9,16 +9,10 @@ from kvplan.errors import CombinationError
 from kvplan.sizing.ledger import ledger
 from kvplan.spec.gpu import GpuSpec
 from tests.sizing.launched import EIGHT_GIB, planned
-from tests.sizing.resolve.launches import H100, MI300X, compressed
+from tests.sizing.resolve.launches import EAGLE, H100, MI300X, compressed
 
 MI355X = GpuSpec(name="MI355X", memory_mib=294900)
 RING = {"dsv4_unified_kv": True, "max_running_requests": 9}
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
 
 
 @pytest.mark.parametrize(

@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
 from kvplan.errors import CombinationError
 from kvplan.sizing.capacity import capacity_at
 from kvplan.sizing.ledger import ledger
 from tests.sizing.launched import EIGHT_GIB, planned
-from tests.sizing.resolve.launches import B200, H100, dense, hybrid, latent, sparse_latent
-
-SHARDED: dict[str, Any] = {
-    "enable_kv_cache_sharding": True,
-    "disaggregation_mode": "prefill",
-    "page_size": 64,
-    "context_length": 1000,
-    "chunked_prefill_size": 8192,
-    "tp_size": 4,
-}
-STRIPED = {"enable_prefill_cp": True, "attn_cp_size": 2, "cp_strategy": "zigzag"}
-GLM = msgspec.structs.replace(
-    sparse_latent("GlmMoeDsaForCausalLM", mtp_layers=1), context_length=1000
-)
-GLM_ARGS = {
-    **SHARDED,
-    "enable_prefill_cp": True,
-    "attn_cp_size": 4,
-    "cp_strategy": "interleave",
-    "dsa_prefill_backend": "trtllm",
-    "dsa_decode_backend": "trtllm",
-}
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
+from tests.sizing.resolve.launches import B200, EAGLE, H100, dense, hybrid, latent, sparse_latent
+from tests.sizing.sharded import GLM, GLM_ARGS, SHARDED, STRIPED
 
 
 @pytest.mark.parametrize(

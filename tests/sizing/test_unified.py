@@ -21,7 +21,7 @@ from kvplan.spec.model import Mha, Sliding
 from kvplan.spec.server import server_args
 from kvplan.units import ceil_page
 from tests.sizing.launched import EIGHT_GIB, GIB, outcome, planned
-from tests.sizing.resolve.launches import B200, H100, compressed, dense, hybrid, kimi
+from tests.sizing.resolve.launches import B200, EAGLE, H100, compressed, dense, hybrid, kimi
 
 UNIFIED = {"enable_unified_memory": True}
 SLIDING = Sliding(
@@ -32,12 +32,6 @@ GPT_OSS = dense(
     attention=Mha(num_kv_heads=8, head_dim=64, v_head_dim=64),
     sliding=SLIDING,
 )
-EAGLE = {
-    "speculative_algorithm": "EAGLE",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-}
 
 
 def test_full_and_sliding_tokens_share_the_budget_to_the_last_page():

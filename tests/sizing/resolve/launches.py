@@ -1,4 +1,4 @@
-"""Small models and cards that the rules are tried on."""
+"""Small models, cards and drafting that the rules are tried on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ B200 = GpuSpec(name="B200", memory_mib=183359, sm=100)
 B300 = GpuSpec(name="B300", memory_mib=275040, sm=103)
 RTX_5090 = GpuSpec(name="RTX 5090", memory_mib=32607, sm=120)
 MI300X = GpuSpec(name="MI300X", memory_mib=196592)
+
+EAGLE = {
+    "speculative_algorithm": "EAGLE",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 4,
+}
 
 
 def dense(architecture: str = "LlamaForCausalLM", **fields: Any) -> ModelSpec:
