@@ -13,11 +13,8 @@ from kvplan.pools.fp8_blocks import dequantize_power_of_two, quantize_power_of_t
 from kvplan.pools.latent import LatentPool
 from kvplan.pools.leaf import Family, converted, put, take
 from kvplan.pools.packed import as_bytes
-from kvplan.pools.packed_latent import TILE
 from kvplan.pools.storage import Storage
-from kvplan.sizing.request_ring import FP8_ROW
-
-SCALE_COPIES = 2  # each tile's scale is stored twice
+from kvplan.sizing.request_ring import FP8_ROW, SCALE_COPIES, SCALE_TILE, fp8_row_used
 
 
 class LatentRows(NamedTuple):
@@ -43,11 +40,10 @@ def latent_rows(
     """Zeroed rows of one layer."""
     if not fp8:
         return LatentRows(storage.zeros((rows, nope_dim + rope_dim), torch.bfloat16))
-    used = nope_dim + SCALE_COPIES * nope_dim // TILE
-    if nope_dim % TILE or used > FP8_ROW:
+    if nope_dim % SCALE_TILE or fp8_row_used(nope_dim) > FP8_ROW:
         raise PoolError(
             f"{nope_dim} values and their scales do not fit an fp8 row of {FP8_ROW} bytes",
-            hint=f"latents are whole tiles of {TILE} values",
+            hint=f"latents are whole tiles of {SCALE_TILE} values",
         )
     return LatentRows(
         storage.zeros((rows, FP8_ROW), torch.float8_e4m3fn),
@@ -99,7 +95,7 @@ class RowLatentPool(LatentPool):
         if rows.rope is None:
             put(rows.latent, slots, converted(k[:, 0], self.dtype))
             return
-        values, scales = quantize_power_of_two(k[:, 0, : self.nope_dim], TILE)
+        values, scales = quantize_power_of_two(k[:, 0, : self.nope_dim], SCALE_TILE)
         twice = scales.view(torch.uint8).repeat_interleave(SCALE_COPIES, dim=-1)
         used = torch.cat((as_bytes(values), twice), dim=-1)
         raw(rows.latent)[slots, : used.shape[-1]] = used
@@ -110,7 +106,7 @@ class RowLatentPool(LatentPool):
         if rows.rope is None:
             return take(rows.latent, slots, self.dtype).unsqueeze(1), None
         stored = raw(rows.latent)[slots]
-        end = self.nope_dim + SCALE_COPIES * self.nope_dim // TILE
+        end = fp8_row_used(self.nope_dim)
         values = stored[:, : self.nope_dim].view(torch.float8_e4m3fn)
         scales = stored[:, self.nope_dim : end : SCALE_COPIES].contiguous()
         nope = dequantize_power_of_two(values, scales.view(torch.float8_e8m0fnu))

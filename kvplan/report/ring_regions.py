@@ -7,10 +7,8 @@ from typing import Protocol
 from kvplan.report.regions import Region, whole_row
 from kvplan.sizing.compressed import request_slots
 from kvplan.sizing.plan import StagePlan
-from kvplan.sizing.request_ring import ring_tokens
+from kvplan.sizing.request_ring import fp8_row_used, ring_tokens
 from kvplan.sizing.tensor import TensorPlan
-
-TILE, SCALE_COPIES = 64, 2  # values that share a scale, and how often it is stored
 
 
 class Numbers(Protocol):
@@ -45,4 +43,4 @@ def latent_row(tensor: TensorPlan, row: int, nope_dim: int) -> Region:
     whole = whole_row(tensor, row)
     if tensor.dtype != "float8_e4m3fn":
         return whole
-    return whole._replace(length=nope_dim + SCALE_COPIES * nope_dim // TILE)
+    return whole._replace(length=fp8_row_used(nope_dim))

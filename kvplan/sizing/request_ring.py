@@ -20,6 +20,8 @@ from kvplan.units import ceil_page
 
 BF16 = 2
 FP8_ROW = 512  # bytes of an fp8 row: the nope part and its scales
+SCALE_TILE = 64  # values that share one power-of-two scale
+SCALE_COPIES = 2  # each tile's scale is stored twice
 LATENTS_OF_BLOCK = {0: 0, 4: 32, 128: 1}  # latents for 128 full tokens, by ratio
 
 
@@ -29,6 +31,11 @@ def row_bytes(resolved: Resolved, compressed: Compressed, *, fp8: bool | None = 
     if fp8:
         return FP8_ROW + compressed.qk_rope_head_dim * BF16
     return state_row_elems(compressed) * BF16
+
+
+def fp8_row_used(nope_dim: int) -> int:
+    """Bytes of an fp8 row that are read: values, then the scales of their tiles."""
+    return nope_dim + SCALE_COPIES * nope_dim // SCALE_TILE
 
 
 def ring_tokens(resolved: Resolved, window: int) -> int:
