@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from kvplan.pools.base import KvPool
 from kvplan.pools.build_compressed import compressed_pool
 from kvplan.pools.dsa import DsaPool, PackedMlaPool
@@ -18,7 +16,7 @@ from kvplan.pools.mxfp8 import Mxfp8Pool
 from kvplan.pools.nvfp4 import Nvfp4Pool
 from kvplan.pools.sliding import SwaPool
 from kvplan.pools.sparse import SparsePool
-from kvplan.pools.storage import Storage
+from kvplan.pools.storage import Storage, torch_dtype
 from kvplan.sizing.cell import packs_latents, sparse_index_dtype
 from kvplan.sizing.nvfp4 import nvfp4_layouts
 from kvplan.sizing.plan import StagePlan
@@ -50,13 +48,6 @@ def kv_pool(planned: StagePlan, storage: Storage) -> KvPool:
 def kv_layers(layer_ids: Sequence[int], per_layer: int) -> tuple[int, ...]:
     """Ids of the KV layers: layers that hold KV several times count several times."""
     return tuple(layer_id * per_layer + turn for layer_id in layer_ids for turn in range(per_layer))
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """The torch dtype that a plan names."""
-    dtype = getattr(torch, name)
-    assert isinstance(dtype, torch.dtype)
-    return dtype
 
 
 def mha_pool(

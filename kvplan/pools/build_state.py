@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from kvplan.allocators.slots import StateSlotAllocator
-from kvplan.pools.build_kv import torch_dtype
 from kvplan.pools.hybrid_rows import HybridRequestRows, TrackingPlan
 from kvplan.pools.recurrent import StatePool
 from kvplan.pools.rows import RequestRows
-from kvplan.pools.storage import Storage
+from kvplan.pools.storage import Storage, torch_dtype
 from kvplan.sizing.plan import Plan, StagePlan
 from kvplan.sizing.shapes import state_shapes
 from kvplan.sizing.state_tensors import physical_slots, tracks, windows_last

@@ -6,10 +6,9 @@ import torch
 
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.unified import UnifiedAllocator
-from kvplan.pools.build_kv import torch_dtype
 from kvplan.pools.recurrent import StatePool
 from kvplan.pools.slot_band import SlotBand
-from kvplan.pools.storage import Storage
+from kvplan.pools.storage import Storage, torch_dtype
 from kvplan.pools.token_major import TokenMajorPool
 from kvplan.pools.unified import UnifiedPool
 from kvplan.sizing.plan import StagePlan

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from kvplan.pools.base import PoolTensor
-from kvplan.pools.storage import Storage
+from kvplan.pools.storage import Storage, torch_dtype
 from kvplan.sizing.sharding import HALVES
 from kvplan.sizing.tensor import TensorPlan
 
@@ -21,7 +21,7 @@ class GatherScratch:
     def __init__(self, rows: Iterable[TensorPlan], *, storage: Storage) -> None:
         planned = tuple(rows)
         self._halves = tuple(
-            {each.name: storage.zeros(each.shape, dtype_of(each)) for each in planned}
+            {each.name: storage.zeros(each.shape, torch_dtype(each.dtype)) for each in planned}
             for _ in range(HALVES)
         )
 
@@ -36,10 +36,3 @@ class GatherScratch:
             for half in self._halves
             for name, tensor in half.items()
         ]
-
-
-def dtype_of(planned: TensorPlan) -> torch.dtype:
-    """The torch dtype of a planned tensor."""
-    dtype = getattr(torch, planned.dtype)
-    assert isinstance(dtype, torch.dtype)
-    return dtype

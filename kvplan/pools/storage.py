@@ -104,6 +104,13 @@ def resolve_device(device: str | torch.device) -> torch.device:
     return resolved
 
 
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype that a plan names."""
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
 def check_cuda(device: torch.device) -> None:
     """Refuse a CUDA device that this machine or this torch build does not have."""
     if not torch.cuda.is_available():

@@ -11,7 +11,7 @@ from kvplan.errors import PoolError
 from kvplan.pools.base import PoolTensor, RowShapes
 from kvplan.pools.leaf import Family, LeafPool, converted, put, store_dtype, take
 from kvplan.pools.storage import Storage
-from kvplan.sizing.unified import ENTRY_ALIGN
+from kvplan.sizing.unified import ENTRY_ALIGN, dense_strides
 from kvplan.units import ceil_page
 
 Rows = Mapping[str, tuple[int, ...]]
@@ -65,9 +65,8 @@ class TokenMajorPool(LeafPool):
         at = 0
         for _ in self.layer_ids:
             for name, row in rows.items():
-                inner = [math.prod(row[axis + 1 :]) for axis in range(len(row))]
                 shape = (num_pages * page_size, *row)
-                views[name].append(elements.as_strided(shape, (stride, *inner), at))
+                views[name].append(elements.as_strided(shape, (stride, *dense_strides(row)), at))
                 at += math.prod(row)
         self._families = [Family(name, tensors, page_size) for name, tensors in views.items()]
 

@@ -88,6 +88,11 @@ def dense_rows(stage: Stage, *, slides: bool) -> dict[str, tuple[int, ...]]:
     return {"k": (heads, attention.head_dim), "v": (heads, attention.v_head_dim)}
 
 
+def dense_strides(row: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of such a row, in elements."""
+    return tuple(math.prod(row[axis + 1 :]) for axis in range(len(row)))
+
+
 def token_entry(stage: Stage, layers: int, *, slides: bool) -> int:
     """Rows of one token over some layers, padded to a whole entry."""
     element = ELEMENT_BYTES[stage.resolved.kv_cache_dtype]

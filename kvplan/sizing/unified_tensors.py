@@ -11,7 +11,7 @@ from kvplan.sizing.plan import StagePlan
 from kvplan.sizing.shapes import state_shapes
 from kvplan.sizing.stage import Stage
 from kvplan.sizing.tensor import DTYPE_BYTES, TensorPlan
-from kvplan.sizing.unified import dense_rows
+from kvplan.sizing.unified import dense_rows, dense_strides
 
 
 def unified_tensors(planned: StagePlan) -> Iterator[TensorPlan]:
@@ -35,7 +35,7 @@ def token_views(stage: Stage, shared: UnifiedBuffer, *, slides: bool) -> Iterato
     dtype = STORE_DTYPES.get(kv_dtype, kv_dtype)
     pool = "sliding" if slides else "full"
     for name, row in dense_rows(stage, slides=slides).items():
-        stride = (entry // DTYPE_BYTES[dtype], *inner(row))
+        stride = (entry // DTYPE_BYTES[dtype], *dense_strides(row))
         yield TensorPlan(pool, name, len(layers), (slots, *row), dtype, view_stride=stride)
 
 
@@ -48,10 +48,5 @@ def slot_views(stage: Stage, shared: UnifiedBuffer) -> Iterator[TensorPlan]:
     parts = [("conv", row, linear.conv_dtype) for row in shapes.conv]
     layers, slots = len(stage.layers.linear), shared.total_bytes // shared.other_entry
     for name, row, dtype in (*parts, ("temporal", shapes.temporal, ssm)):
-        stride = (math.prod(row), shared.other_entry // DTYPE_BYTES[dtype], *inner(row))
+        stride = (math.prod(row), shared.other_entry // DTYPE_BYTES[dtype], *dense_strides(row))
         yield TensorPlan("state", name, 1, (layers, slots, *row), dtype, view_stride=stride)
-
-
-def inner(row: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense row, in elements."""
-    return tuple(math.prod(row[axis + 1 :]) for axis in range(len(row)))
