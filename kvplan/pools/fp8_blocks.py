@@ -6,7 +6,7 @@ import torch
 
 LARGEST = 448.0  # of float8_e4m3fn
 BIAS = 127
-SMALLEST = 1e-30  # an all-zero block still has a finite scale
+SMALLEST = torch.finfo(torch.float32).tiny  # an all-zero block still has a finite scale
 
 
 def quantize_power_of_two(values: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
