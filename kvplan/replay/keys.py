@@ -19,7 +19,7 @@ class Key(Protocol):
 
 
 class TokenKey:
-    """Explicit token ids; outputs may be appended as they come."""
+    """Explicit token ids; outputs may be appended as they come. What is not known nobody shares."""
 
     __slots__ = ("tokens",)
 
@@ -27,14 +27,18 @@ class TokenKey:
         self.tokens = list(tokens)
 
     def page(self, position: int, page_size: int) -> Hashable:
-        if page_size == 1:
-            return self.tokens[position]
-        return tuple(self.tokens[position : position + page_size])
+        stop = position + page_size
+        if stop > len(self.tokens):
+            return self
+        return self.tokens[position] if page_size == 1 else tuple(self.tokens[position:stop])
 
     def common(self, other: Key, start: int, stop: int) -> int:
+        if self is other:
+            return stop
         if not isinstance(other, TokenKey):
             return start
         mine, theirs = self.tokens, other.tokens
+        stop = max(start, min(stop, len(mine), len(theirs)))
         step = 1
         while start < stop:
             end = min(start + step, stop)

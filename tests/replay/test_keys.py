@@ -87,3 +87,21 @@ def test_token_ids_of_a_request_include_its_answer():
     )
 
     assert key_of(request).page(0, 4) == (1, 2, 3, 4)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=9), st.integers(0, 5))),
+    st.sampled_from([1, 2, 4]),
+)
+def test_an_answer_that_is_not_known_is_shared_with_nobody(requests, page_size):
+    known, full = PrefixCache(page_size, lambda _: None), PrefixCache(page_size, lambda _: None)
+    for number, (prompt, num_outputs) in enumerate(requests):
+        length = len(prompt) + num_outputs
+        short = TokenKey(prompt)
+        whole = TokenKey([*prompt, *((number, output) for output in range(num_outputs))])
+
+        assert known.match(short, length).prefix_len == full.match(whole, length).prefix_len
+        known.insert(short, range(length))
+        full.insert(whole, range(length))
+        assert known.evictable == full.evictable
+        assert known.match(short, length).prefix_len == floor_page(length, page_size)

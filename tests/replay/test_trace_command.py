@@ -316,3 +316,25 @@ def test_files_of_its_own_that_are_no_workload_are_named(kvplan, tmp_path):
     for file, words in ((state, "'kvplan inspect --state'"), (written, "a report of")):
         code, _, err = kvplan(*LAUNCH, "--workload", file)
         assert (code, words in err) == (2, True), err
+
+
+@pytest.mark.parametrize("page_size", ["1", "16"])
+def test_a_server_log_that_kept_prompts_and_no_answers_is_replayed(kvplan, tmp_path, page_size):
+    lines = []
+    for number in range(3):
+        meta = {"prompt_tokens": 40, "completion_tokens": 40, "e2e_latency": 1.0}
+        event = {
+            "timestamp": f"2026-01-01T00:00:0{2 * number + 1}",
+            "event": "request.finished",
+            "rid": f"r{number}",
+            "obj": {"input_ids": list(range(40))},
+            "out": {"meta_info": meta},
+        }
+        lines.append(json.dumps(event))
+    log = tmp_path / "server.log"
+    log.write_text("\n".join(lines) + "\n")
+
+    _, found = report(kvplan, *SMALL, "--workload", str(log), "--page-size", page_size)
+
+    assert found["requests"]["finished"] == 3
+    assert found["prefix"]["hit_tokens"] == 2 * (39 // int(page_size) * int(page_size))
