@@ -85,7 +85,11 @@ class BlockKey:
         last = position + page_size - 1
         if last >= self.covered:
             return self
-        return self.namespace, self.block_size, self.units[last // self.block_size]
+        size = self.block_size
+        units: Hashable = self.units[last // size]
+        if page_size > size:  # ids need not be chained: all blocks of the page count
+            units = self.units[position // size : last // size + 1]
+        return self.namespace, size, units
 
     def common(self, other: Key, start: int, stop: int) -> int:
         if self is other:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvplan.replay.keys import BlockKey, TokenKey, key_of
@@ -11,9 +11,11 @@ from kvplan.replay.requests import BlockIds, Request, TokenIds
 from kvplan.units import floor_page
 
 
-def request_of(rid, blocks, tail, block_size):
+def request_of(rid, blocks, tail, block_size, *, chained):
     input_len = len(blocks) * block_size + tail
-    ids = tuple(hash(tuple(blocks[: n + 1])) for n in range(len(blocks)))
+    ids = tuple(blocks)
+    if chained:  # an id says what all blocks before it were
+        ids = tuple(hash(tuple(blocks[: n + 1])) for n in range(len(blocks)))
     return Request(
         rid=rid,
         t_ns=0,
@@ -35,12 +37,14 @@ WORKLOADS = st.lists(
 )
 
 
-@given(WORKLOADS, st.sampled_from([1, 4, 8]), st.sampled_from([8, 16]))
-def test_blocks_and_their_tokens_match_alike(workload, page_size, block_size):
+@example([([0, 1], 1), ([1, 1], 1)], 4, 2, False)  # pages of which only the last blocks agree
+@given(WORKLOADS, st.sampled_from([1, 4, 8]), st.sampled_from([2, 6, 8, 16]), st.booleans())
+def test_blocks_and_their_tokens_match_alike(workload, page_size, block_size, chained):
     by_block = PrefixCache(page_size, lambda _: None)
     by_token = PrefixCache(page_size, lambda _: None)
+    keys = []
     for number, (blocks, tail) in enumerate(workload):
-        request = request_of(f"r{number}", blocks, tail, block_size)
+        request = request_of(f"r{number}", blocks, tail, block_size, chained=chained)
         block_key = key_of(request)
         token_key = TokenKey(tokens_of(number, blocks, tail, block_size))
         limit = request.input_len - 1
@@ -54,6 +58,12 @@ def test_blocks_and_their_tokens_match_alike(workload, page_size, block_size):
         by_block.insert(block_key, range(stop))
         by_token.insert(token_key, range(stop))
         assert by_block.evictable == by_token.evictable
+        keys.append((block_key, token_key, stop))
+    for block_key, token_key, stop in keys:
+        cached = by_block.match(block_key, stop).prefix_len
+        assert cached == by_token.match(token_key, stop).prefix_len
+    by_block.evict(by_block.evictable)
+    assert not by_block.evictable
 
 
 def test_a_partial_last_block_is_the_same_only_at_the_same_length():
