@@ -12,7 +12,7 @@ from kvplan.replay.counted import count_memory
 from kvplan.replay.gauges import Gauges
 from kvplan.replay.pools.build import build_memory
 from kvplan.replay.replay import Replay
-from kvplan.replay.requests import BlockIds, Request
+from kvplan.replay.requests import BlockIds, Request, TokenIds
 from kvplan.replay.server import Server, SlidingPool, Speculation, StatePool
 from kvplan.replay.state_store import StateStore
 
@@ -89,16 +89,50 @@ def server_of_kind(kind, beside, **change):
     return server(**kind, **beside, **change)
 
 
-WORKLOADS = st.lists(
-    st.tuples(st.integers(0, 120), st.integers(1, 200), st.integers(0, 90), st.integers(0, 4)),
-    min_size=1,
-    max_size=25,
-).map(
-    lambda rows: [
-        request(n, t, i, o, blocks=b)
-        for n, (t, i, o, b) in enumerate(sorted(rows, key=lambda r: r[0]))
-    ]
-)
+@st.composite
+def identities(draw, input_len, output_len):
+    """What a trace may say of a request's tokens: nothing, blocks of some size, or all of them."""
+    few = st.integers(0, 1)
+    kind = draw(st.sampled_from(["own", "blocks", "tokens"]))
+    if kind == "blocks":
+        size = draw(st.sampled_from([2, 16, 24]))
+        ids = draw(st.lists(few, min_size=0, max_size=min(8, -(-input_len // size))))
+        return BlockIds(ids=tuple(ids), block_size=size)
+    if kind == "tokens":
+        # alike but for the places in which they part
+        prompt, answer = [0] * input_len, [0] * output_len
+        for place in draw(st.lists(st.integers(0, input_len - 1), max_size=2)):
+            prompt[place] = 1
+        known = draw(st.booleans())
+        return TokenIds(prompt=tuple(prompt), output=tuple(answer) if known else ())
+    return None
+
+
+@st.composite
+def workloads(draw):
+    """Requests in order of arrival, some of them of sessions, some after an answer."""
+    arrivals = sorted(draw(st.lists(st.integers(0, 120), min_size=1, max_size=25)))
+    requests = []
+    for number, t_steps in enumerate(arrivals):
+        input_len = draw(st.integers(1, 200))
+        output_len = draw(st.integers(0, 90))
+        session = draw(st.sampled_from([None, None, "a", "b"]))
+        requests.append(
+            Request(
+                rid=f"r{number}",
+                t_ns=t_steps * STEP_NS // 2,
+                input_len=input_len,
+                output_len=output_len,
+                max_new=draw(st.sampled_from([None, None, 0, 40, 300])),
+                identity=draw(identities(input_len, output_len)),
+                session=session,
+                delay_ns=draw(st.sampled_from([None, 0, STEP_NS])) if session else None,
+            )
+        )
+    return requests
+
+
+WORKLOADS = workloads()
 
 SERVERS = st.builds(
     server_of_kind,
@@ -109,6 +143,7 @@ SERVERS = st.builds(
     chunked_prefill_size=st.sampled_from([None, 32, 64]),
     prefix_cache=st.booleans(),
     schedule_policy=st.sampled_from(["fcfs", "lpm"]),
+    eviction_policy=st.sampled_from(["lru", "mru", "fifo", "filo", "lfu", "slru"]),
     conservativeness=st.sampled_from([0.05, 0.3, 1.0]),
     overlap=st.booleans(),
     beside=st.sampled_from(
