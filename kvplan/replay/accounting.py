@@ -18,14 +18,15 @@ class CountingScheduler(Scheduler):
         if num_steps <= 0:
             return 0, 0
         running, store = self.running, self.store
-        num_pages = store.quiet_pages(len(running.sequences))
         demand = running.demand(num_steps)
-        if demand.num_pages > num_pages:
-            num_steps = self._affordable(num_steps, num_pages)
-            if not num_steps:
-                return 0, 0
-            demand = running.demand(num_steps)
-        store.reclaim(demand.wanted_tokens)
+        if self._sliding is not None or demand.wanted_tokens > store.memory.available():
+            num_pages = store.quiet_pages(len(running.sequences))
+            if demand.num_pages > num_pages:
+                num_steps = self._affordable(num_steps, num_pages)
+                if not num_steps:
+                    return 0, 0
+                demand = running.demand(num_steps)
+            store.reclaim(demand.wanted_tokens)
         store.memory.decode(running.sequences, demand.num_pages)
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
@@ -34,11 +35,11 @@ class CountingScheduler(Scheduler):
 
     def _quiet_steps(self, at_most: int | None) -> int:
         """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""
-        running, last = self.running, self._last
+        running, last, sliding = self.running, self._last, self._sliding
         if not isinstance(last, Decode) or last.sequences is not running.sequences:
             return 0
         # once the batch is full no pass looks at the queue until somebody leaves
-        closed = running.full and self._server.sliding is None
+        closed = running.full and sliding is None
         if self.chunked is not None or (self.waiting.requests and not closed):
             return 0
         step, next_end = running.lockstep, self._ends.next_tick()
@@ -46,9 +47,9 @@ class CountingScheduler(Scheduler):
         num_steps = step.steps_within(next_end - 1 - step.generated)
         if at_most is not None and at_most < num_steps and not closed:
             num_steps = at_most
-        num_tokens = self.store.quiet_tokens(running.sequences)
-        if num_tokens is None:
+        if sliding is None:
             return num_steps
+        num_tokens = sliding.quiet_tokens(running.sequences)
         # whoever gives slots back does so as a step is launched, before its tokens
         return min(num_steps, step.steps_within(num_tokens) + 1) if num_tokens >= 0 else 0
 

@@ -26,6 +26,13 @@ class Prefill(msgspec.Struct, frozen=True, gc=False):
     out_cache_loc: Slots | None
     mixed: Decode | None = None
 
+    @property
+    def num_computed(self) -> int:
+        """Tokens that pass through the model, those of decoding requests included."""
+        return (
+            self.num_tokens if self.mixed is None else self.num_tokens + len(self.mixed.sequences)
+        )
+
 
 Batch = Prefill | Decode
 
@@ -34,6 +41,6 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """What one turn of the loop did. Idle: `batch` is None."""
 
     batch: Batch | None
-    retracted: list[Sequence]
-    aborted: list[Sequence]
-    finished: list[Sequence]
+    retracted: tuple[Sequence, ...] = ()
+    aborted: tuple[Sequence, ...] = ()
+    finished: tuple[Sequence, ...] = ()

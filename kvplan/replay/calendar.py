@@ -31,8 +31,9 @@ class Calendar(Generic[Item]):
     def take(self, tick: int) -> list[Item]:
         """What is due by a tick, taken out."""
         due: list[Item] = []
-        while self._ticks and self._ticks[0] <= tick:
-            due += self._items.pop(heapq.heappop(self._ticks))
+        ticks = self._ticks
+        while ticks and ticks[0] <= tick:
+            due += self._items.pop(heapq.heappop(ticks))
         return due
 
     def next_tick(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvplan.replay.batch import Decode, Prefill, Step
-from kvplan.replay.intake import clip_max_new
+from kvplan.replay.intake import Intake
 from kvplan.replay.keys import TokenKey
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.open_store import open_store
@@ -105,7 +105,7 @@ def schedule_differences(
 ) -> list[str]:
     """Where the scheduling model departs from a recorded run: up to the first step that differs."""
     server = server_of(record["server"])
-    memory = memory_of(server)
+    memory, intake = memory_of(server), Intake(server)
     store = open_store(server, memory)
     scheduler = Scheduler(server, store)
     arrivals = deque(record["requests"])
@@ -114,7 +114,7 @@ def schedule_differences(
     for recorded in record["steps"]:
         while arrivals and arrivals[0]["arrival_step"] <= recorded["step"]:
             request = arrivals.popleft()
-            max_new = clip_max_new(server, len(request["tokens"]), request["max_new"])
+            max_new = intake.clip(len(request["tokens"]), request["max_new"])
             if max_new != request["clipped_max_new"]:
                 return [
                     f"request {request['rid']}: max_new {max_new}, recorded {request['clipped_max_new']}"
@@ -144,7 +144,7 @@ def sequence_of(request: dict[str, Any], max_new: int, store: KvStore) -> Sequen
     unique = [hash((request["rid"], token)) for token in answer]
     key = TokenKey([*request["tokens"], *unique])
     return Sequence(
-        request["rid"], key, len(request["tokens"]), max_new, request["output"], store.cache.root
+        request["rid"], key, len(request["tokens"]), max_new, request["output"], store.cache.no_lock
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -73,20 +73,20 @@ class EvictionQueue(Generic[Node]):
             self._rank_waiting()
         heap, tickets = self._heap, self._tickets
         while heap:
-            _, ticket, node = heapq.heappop(heap)
+            _, ticket, node = heappop(heap)
             if tickets.get(node) == ticket:
                 del tickets[node]
                 return node
         return None
 
     def _rank_waiting(self) -> None:
-        heap, tickets, ticket = self._heap, self._tickets, self._last_ticket
+        rank, heap, tickets, ticket = self._rank, self._heap, self._tickets, self._last_ticket
         for node in self._waiting:
             ticket += 1
             tickets[node] = ticket
-            heapq.heappush(heap, (self._rank(node), ticket, node))
+            heappush(heap, (rank(node), ticket, node))
         self._waiting.clear()
         self._last_ticket = ticket
         if len(heap) > 64 + 4 * len(tickets):
             self._heap = [entry for entry in heap if tickets.get(entry[2]) == entry[1]]
-            heapq.heapify(self._heap)
+            heapify(self._heap)

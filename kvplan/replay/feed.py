@@ -64,13 +64,15 @@ class Feed:
         for request in self._stream:
             if request.delay_ns is None or not self._unanswered.get(request.session or ""):
                 self._head = request
+                self.next_ns = request.t_ns
                 break
             session = request.session or ""
             self._count(session)
             self._held[session].append(request)
         else:
-            self._head = None
-        self._look()
+            self._head = self.next_ns = None
+        if self._due:
+            self._look()
 
     def _look(self) -> None:
         head, due = self._head, self._due

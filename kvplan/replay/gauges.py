@@ -62,13 +62,15 @@ class Gauge:
             p99=p99,
         )
 
-    def rise(self, start: int, last: int, duration_ns: int) -> None:
-        """Count a time in which the level rose evenly, from tokens to the last bin."""
-        first = -(-start * BINS // self.capacity)
-        share, rest = divmod(duration_ns, last - first + 1)
-        for position in range(first, last + 1):
-            self.bins[position] += share
-        self.bins[last] += rest
+    def rise(self, grown: int, last: int, duration_ns: int) -> None:
+        """Count a time in which the level rose evenly by so many tokens, up to the last bin."""
+        first = -((grown - self.used) * BINS // self.capacity)
+        if first < last:
+            share, duration_ns = divmod(duration_ns, last - first + 1)
+            for position in range(first, last):
+                self.bins[position] += share
+            duration_ns += share
+        self.bins[last] += duration_ns
 
     def _percentile(self, percent: int) -> int:
         wanted, seen = sum(self.bins) * percent, 0
@@ -92,19 +94,23 @@ class Gauges:
         Where steps were taken together, their tokens came evenly over that time.
         """
         self.num_steps += turn.num_steps
-        duration, num_steps = turn.duration_ns, turn.num_steps
+        duration, grown = turn.duration_ns, turn.grown
         for gauge in self.gauges:
             used = gauge.used = gauge.read()
             if used > gauge.peak:
-                gauge.peak = used
-                # the last of steps taken together, all of one duration
-                gauge.peak_ns = turn.start_ns + duration * (num_steps - 1) // num_steps
-                gauge.peak_step = self.num_steps - 1
+                self._mark_peak(gauge, turn)
             position = -(-used * BINS // gauge.capacity)
-            if turn.grown and gauge.grows:
-                gauge.rise(used - turn.grown, position, duration)
+            if grown and gauge.grows:
+                gauge.rise(grown, position, duration)
             else:
                 gauge.bins[position] += duration
+
+    def _mark_peak(self, gauge: Gauge, turn: Turn) -> None:
+        """The last step of a turn brought it; those taken together are of one duration."""
+        num_steps = turn.num_steps
+        gauge.peak = gauge.used
+        gauge.peak_ns = turn.start_ns + turn.duration_ns * (num_steps - 1) // num_steps
+        gauge.peak_step = self.num_steps - 1
 
     def uses(self) -> tuple[PoolUse, ...]:
         """What was seen of each pool so far."""

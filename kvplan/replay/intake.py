@@ -8,26 +8,27 @@ from kvplan.units import ceil_page
 INPUT_MARGIN = 5  # tokens that a prompt leaves of the longest request
 
 
-def max_request_len(server: Server) -> int:
-    """Tokens that one request may reach, prompt and answer."""
-    by_context, by_pool = server.context_len, server.num_tokens
-    return (by_context if by_context < by_pool else by_pool) - 1
+class Intake:
+    """A server's door. `max_len` is the tokens that one request may reach, prompt and answer."""
 
+    def __init__(self, server: Server) -> None:
+        self.max_len = min(server.context_len, server.num_tokens) - 1
+        self._num_tokens = server.num_tokens
+        self._page_size = server.page_size
+        self._bound = "context" if server.context_len <= server.num_tokens else "KV pool"
 
-def refusal(server: Server, input_len: int) -> str | None:
-    """Why a prompt is not served at all, or None."""
-    limit = max_request_len(server) - INPUT_MARGIN
-    if input_len < limit:
-        return None
-    bound = "context" if server.context_len <= server.num_tokens else "KV pool"
-    return f"the input reaches the limit of {max(0, limit):,} tokens ({bound})"
+    def refusal(self, input_len: int) -> str | None:
+        """Why a prompt is not served at all, or None."""
+        limit = self.max_len - INPUT_MARGIN
+        if input_len < limit:
+            return None
+        return f"the input reaches the limit of {max(0, limit):,} tokens ({self._bound})"
 
-
-def clip_max_new(server: Server, input_len: int, max_new: int) -> int:
-    """New tokens that are left of a wish after the context and an empty pool had their say."""
-    page = server.page_size
-    by_context = max_request_len(server) - input_len - 1
-    by_memory = server.num_tokens - ceil_page(input_len, page) - page - 1
-    if max_new <= by_context and max_new <= by_memory:
-        return max_new
-    return max(0, min(by_context, by_memory))
+    def clip(self, input_len: int, max_new: int) -> int:
+        """New tokens that are left of a wish after the context and an empty pool had their say."""
+        page = self._page_size
+        by_context = self.max_len - input_len - 1
+        by_memory = self._num_tokens - ceil_page(input_len, page) - page - 1
+        if max_new <= by_context and max_new <= by_memory:
+            return max_new
+        return max(0, min(by_context, by_memory))

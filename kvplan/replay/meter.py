@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
-from kvplan.replay.batch import Prefill, Step
+from kvplan.replay.batch import Decode, Prefill, Step
 from kvplan.replay.scheduler import Scheduler
 
 
@@ -35,7 +35,6 @@ class Meter:
         self.peak_waiting = 0
         self.waits_ns = array("q")
         self._running = scheduler.running
-        self._waiting = scheduler.waiting
         self._page_size = scheduler.store.page_size
 
     @property
@@ -43,34 +42,24 @@ class Meter:
         """Requests that decoded together at most."""
         return self._running.peak
 
-    def step(self, step: Step, start_ns: int) -> None:
-        """One turn of the loop."""
-        batch = step.batch
-        if isinstance(batch, Prefill):
-            self._prefill(batch, start_ns)
-        elif batch is not None:
-            self.decode_steps += 1
-            self.decoded_tokens += len(batch.sequences)
+    def decode(self, batch: Decode, num_steps: int) -> None:
+        """A decode step, and those of the same batch that were taken together with it."""
+        self.decode_steps += num_steps
+        self.decoded_tokens += num_steps * len(batch.sequences)
+
+    def leave(self, step: Step, start_ns: int) -> None:
+        """Requests that a step took out of the batch."""
         if step.retracted:
             self.num_retractions += len(step.retracted)
             if self.first_retraction_ns is None:
                 self.first_retraction_ns = start_ns
-        if step.aborted:
-            self.num_aborted += len(step.aborted)
+        self.num_aborted += len(step.aborted)
+        self.num_finished += len(step.finished)
         for sequence in step.finished:
-            self.num_finished += 1
-            final = sequence.committed
-            self.wasted_tokens += -final % self._page_size
-        waiting = len(self._waiting.requests)
-        if waiting > self.peak_waiting:
-            self.peak_waiting = waiting
+            self.wasted_tokens += -sequence.committed % self._page_size
 
-    def jump(self, num_steps: int) -> None:
-        """Decode steps that were taken together with the one before them."""
-        self.decode_steps += num_steps
-        self.decoded_tokens += num_steps * len(self._running.sequences)
-
-    def _prefill(self, batch: Prefill, start_ns: int) -> None:
+    def prefill(self, batch: Prefill, start_ns: int) -> None:
+        """A step that computes prompts."""
         self.prefill_steps += 1
         if batch.mixed is not None:
             self.decoded_tokens += len(batch.mixed.sequences)

@@ -19,7 +19,7 @@ Slots = Any
 class Node:
     """The positions `start .. stop` of a key, cached behind those of its parents.
 
-    Its parent knows it by its first `page`.
+    Its parent knows it by its first `page`; the root is its own.
 
     Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
     slots beside them any more. Beside recurrent state `state` is the one after the last position.
@@ -48,7 +48,7 @@ class Node:
     def __init__(
         self, parent: Node | None, page: Hashable, key: Key, start: int, stop: int, slots: Slots
     ) -> None:
-        self.parent = parent
+        self.parent = self if parent is None else parent
         self.page = page
         self.key = key
         self.start = start
@@ -117,38 +117,43 @@ class PrefixCache:
     def match(self, key: Key, limit: int) -> Match:
         """The longest cached prefix among the first `limit` tokens; a node it ends within is split."""
         node = self.root
-        for child in self._walk(key, floor_page(limit, self.page_size)):
+        for child in self._walk(key, floor_page(limit, self.page_size), node):
             self._touch(child)
             node = child
         return Match(node.stop, node, node.stop)
 
-    def insert(self, key: Key, slots: Slots, owned_from: int = 0, counted_to: int = 0) -> Inserted:
+    def insert(
+        self, key: Key, slots: Slots, held: Node | None = None, counted_to: int = 0
+    ) -> Inserted:
         """Cache the whole pages of a key's first `len(slots)` tokens.
 
-        What is cached already keeps its slots: the incoming ones from position `owned_from` on are
-        released. Nodes that end by `counted_to` get no hit: they had theirs.
+        The slots down to `held`, where the caller's lock on this key ends, are the cache's. What
+        else is cached keeps its slots: the incoming ones are released. Nodes that end by
+        `counted_to` get no hit: they had theirs.
         """
         stop = floor_page(len(slots), self.page_size)
-        node = self.root
-        for child in self._walk(key, stop):
+        node = self.root if held is None else self._touch_held(held, counted_to)
+        for child in self._walk(key, stop, node):
             node = child
-            node.hits += node.stop > counted_to
+            if node.stop > counted_to:
+                node.hits += 1
             self._touch(node)
-            if owned_from < node.stop:
-                self._release(slots[max(owned_from, node.start) : node.stop])
+            self._release(slots[node.start : node.stop])
         prefix_len = node.stop
         if prefix_len < stop:
             node = self._add(node, key, stop, slots[prefix_len:stop])
-            node.hits += stop > counted_to
+            if stop > counted_to:
+                node.hits = 1
             self._leaves.put(node)
         return Inserted(prefix_len, node)
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        if node is self.root:
+        root = self.root
+        if node is root:
             return self.no_lock
         above = node
-        while above.parent is not None:
+        while above is not root:
             if not above.locks:
                 size = above.stop - above.start
                 self.evictable -= size
@@ -162,14 +167,15 @@ class PrefixCache:
         """Take one lock of a path back."""
         if lock is self.no_lock:
             return
-        node = lock.node
-        while node.parent is not None:
+        node, root = lock.node, self.root
+        while node is not root:
             node.locks -= 1
             if not node.locks:
                 size = node.stop - node.start
                 self.evictable += size
                 self.protected -= size
-                self._offer(node)
+                if not node.children:
+                    self._leaves.put(node)
             node = node.parent
 
     def evict(self, num_tokens: int) -> int:
@@ -183,26 +189,41 @@ class PrefixCache:
 
     def cut(self, node: Node, position: int) -> None:
         """Make a position on the path down to a node the end of one, so that what follows can go."""
-        while node.start > position and node.parent is not None:
+        while node.start > position:
             node = node.parent
         if node.start < position < node.stop:
             self._split(node, position)
 
-    def _walk(self, key: Key, stop: int) -> list[Node]:
-        """The nodes that hold a key's prefix, from the root; the last is split at the parting."""
-        page, node = self.page_size, self.root
+    def _walk(self, key: Key, stop: int, node: Node) -> list[Node]:
+        """The nodes below one that hold a key's prefix; the last is split at the parting."""
+        page = self.page_size
         found: list[Node] = []
         while node.stop < stop and node.children:
             child = node.children.get(key.page(node.stop, page))
             if child is None:
                 return found
-            shared = floor_page(key.common(child.key, child.start, min(child.stop, stop)), page)
-            if shared < child.stop:
-                found.append(self._split(child, shared))
-                return found
+            if child.key is not key or child.stop > stop:
+                shared = floor_page(key.common(child.key, child.start, min(child.stop, stop)), page)
+                if shared < child.stop:
+                    found.append(self._split(child, shared))
+                    return found
             found.append(child)
             node = child
         return found
+
+    def _touch_held(self, held: Node, counted_to: int) -> Node:
+        """Touch a locked path from the root down; nodes that end behind a position get a hit."""
+        node = held
+        above: list[Node] = []
+        while node is not self.root:
+            above.append(node)
+            node = node.parent
+        for node in reversed(above):
+            if node.stop > counted_to:
+                node.hits += 1
+            self._clock += 1
+            node.access_time = self._clock
+        return held
 
     def _touch(self, node: Node) -> None:
         self._clock += 1
@@ -212,12 +233,12 @@ class PrefixCache:
 
     def _split(self, lower: Node, position: int) -> Node:
         """Cut a node in two; the upper one is new, with the hits and locks of the lower."""
-        assert lower.parent is not None
         cut = position - lower.start
         upper = Node(lower.parent, lower.page, lower.key, lower.start, position, lower.slots[:cut])
         upper.hits = lower.hits
         upper.locks = lower.locks
-        self._stamp(upper)
+        self._clock += 1
+        upper.access_time = upper.creation_time = self._clock
         lower.parent.children[lower.page] = upper
         lower.page = lower.key.page(position, self.page_size)
         upper.children[lower.page] = lower
@@ -231,33 +252,26 @@ class PrefixCache:
         """A new node, not yet a candidate."""
         page = key.page(parent.stop, self.page_size)
         node = parent.children[page] = Node(parent, page, key, parent.stop, stop, slots)
-        self._stamp(node)
+        self._clock += 1
+        node.access_time = node.creation_time = self._clock
         if not parent.locks:
             self._leaves.drop(parent)
         self.evictable += stop - node.start
         return node
 
-    def _stamp(self, node: Node) -> None:
-        self._clock += 1
-        node.access_time = node.creation_time = self._clock
-
     def _remove(self, node: Node) -> None:
-        assert node.parent is not None
-        del node.parent.children[node.page]
+        parent = node.parent
+        del parent.children[node.page]
         size = node.stop - node.start
         self.evictable -= size
         self.evicted += size
-        self._offer(node.parent)
-
-    def _offer(self, node: Node) -> None:
-        """Make a node a candidate if it is an unlocked leaf."""
-        if not node.locks and not node.children:
-            self._leaves.put(node)
+        if not parent.locks and not parent.children:
+            self._leaves.put(parent)
 
 
 def upwards(node: Node) -> Iterator[Node]:
     """A node and those above it, without the root."""
-    while node.parent is not None:
+    while node.parent is not node:
         yield node
         node = node.parent
 

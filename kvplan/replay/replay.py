@@ -8,9 +8,9 @@ import msgspec
 
 from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
-from kvplan.replay.batch import Decode, Prefill, Step
+from kvplan.replay.batch import Decode, Step
 from kvplan.replay.feed import Feed
-from kvplan.replay.intake import clip_max_new, refusal
+from kvplan.replay.intake import Intake
 from kvplan.replay.keys import key_of
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.meter import Meter
@@ -59,6 +59,7 @@ class Replay:
         self.scheduler: Scheduler = self._jumping or Scheduler(server, self.store)
         self.meter = Meter(self.scheduler, floor_page(server.num_tokens, server.page_size))
         self.now_ns = 0
+        self._intake = Intake(server)
         self._decode_ns = assumptions.decode_ns
         self._num_blank = 0
         self._feed = Feed(requests)
@@ -77,40 +78,42 @@ class Replay:
             idle = turn.step.batch is None and scheduler.is_idle()
 
     def _turn(self) -> Turn:
-        start, step = self.now_ns, self.scheduler.step()
-        batch = step.batch
-        if isinstance(batch, Prefill):
-            num_tokens = batch.num_tokens
-            if batch.mixed is not None:
-                num_tokens += len(batch.mixed.sequences)
-            self.now_ns += self.assumptions.prefill_ns(num_tokens)
-        elif batch is not None:
+        start, step, meter = self.now_ns, self.scheduler.step(), self.meter
+        batch, num_steps, grown = step.batch, 1, 0
+        if isinstance(batch, Decode):
             self.now_ns += self._decode_ns
-        self.meter.step(step, start)
-        if step.finished or step.aborted:
+        elif batch is not None:
+            self.now_ns += self.assumptions.prefill_ns(batch.num_computed)
+            meter.prefill(batch, start)
+        if step.finished or step.retracted or step.aborted:
+            meter.leave(step, start)
             for sequence in step.finished + step.aborted:
                 if sequence.session is not None:
                     self._feed.answered(sequence.session, self.now_ns)
-        num_steps, grown = 1, 0
+        waiting = self.scheduler.waiting.requests
+        if waiting and len(waiting) > meter.peak_waiting:
+            meter.peak_waiting = len(waiting)
         if batch is None:
             self._unblock()
         else:
             self._num_blank = 0
-            if self._jumping is not None and isinstance(batch, Decode):
-                jumped, grown = self._jump(self._jumping)
-                num_steps += jumped
+            if isinstance(batch, Decode):
+                if self._jumping is not None:
+                    num_steps, grown = self._jump(self._jumping)
+                meter.decode(batch, num_steps)
         return Turn(step, num_steps, grown, start, self.now_ns - start)
 
     def _jump(self, scheduler: CountingScheduler) -> tuple[int, int]:
-        """Take quiet decode steps up to the next event together; how many, and their tokens."""
+        """Take quiet decode steps up to the next event together with the one before them.
+
+        Returns how many steps that makes, and the tokens that the quiet ones took.
+        """
         step_ns, next_ns = self._decode_ns, self._feed.next_ns
         # up to the step that starts as the next request comes, or after it
         at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
         num_steps, grown = scheduler.jump(at_most)
-        if num_steps:
-            self.now_ns += num_steps * step_ns
-            self.meter.jump(num_steps)
-        return num_steps, grown
+        self.now_ns += num_steps * step_ns
+        return 1 + num_steps, grown
 
     def _unblock(self) -> None:
         """A blank turn may have freed something; a second one had nothing left to wait for."""
@@ -121,7 +124,7 @@ class Replay:
     def _take_arrivals(self) -> None:
         for time_ns, request in self._feed.take(self.now_ns):
             self.meter.num_requests += 1
-            reason = refusal(self.server, request.input_len)
+            reason = self._intake.refusal(request.input_len)
             if reason is None:
                 self.scheduler.waiting.requests.append(self._sequence(request, time_ns))
             else:
@@ -130,7 +133,7 @@ class Replay:
 
     def _sequence(self, request: Request, time_ns: int) -> Sequence:
         wish = self.assumptions.wish(request)
-        max_new = clip_max_new(self.server, request.input_len, wish)
+        max_new = self._intake.clip(request.input_len, wish)
         if max_new < request.output_len:
             self.meter.num_clipped += 1
         sequence = Sequence(
@@ -139,7 +142,7 @@ class Replay:
             request.input_len,
             max_new,
             request.output_len,
-            self.store.cache.root,
+            self.store.cache.no_lock,
         )
         sequence.arrival_ns = time_ns
         sequence.session = request.session

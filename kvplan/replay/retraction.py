@@ -14,8 +14,8 @@ from kvplan.units import ceil_div
 class Retraction(NamedTuple):
     """Requests that go back to the queue, and the last one if not even that one fits."""
 
-    retracted: list[Sequence]
-    aborted: list[Sequence]
+    retracted: tuple[Sequence, ...]
+    aborted: tuple[Sequence, ...]
 
 
 def retraction_order(sequences: list[Sequence]) -> list[Sequence]:
@@ -33,9 +33,11 @@ def retract(running: Running, store: KvStore) -> Retraction:
     retracted: list[Sequence] = []
     while len(order) > 1 and not (retracted and fits(order, store)):
         retracted.append(give_back(order, running, store))
-    aborted = [] if len(order) > 1 or fits(order, store) else [give_back(order, running, store)]
+    aborted: tuple[Sequence, ...] = ()
+    if len(order) == 1 and not fits(order, store):
+        aborted = (give_back(order, running, store),)
     running.sequences = order
-    return Retraction(retracted, aborted)
+    return Retraction(tuple(retracted), aborted)
 
 
 def fits(sequences: list[Sequence], store: KvStore) -> bool:
@@ -54,5 +56,5 @@ def give_back(order: list[Sequence], running: Running, store: KvStore) -> Sequen
     running.leave([sequence])
     store.release(sequence, keep=False)
     store.reclaim(len(order) * RETRACT_STEPS)
-    sequence.retract(store.cache.root)
+    sequence.retract(store.cache.no_lock)
     return sequence

@@ -103,9 +103,11 @@ class Driver:
         """Every turn, to the end or until it is stopped."""
         for each in self._observers:
             each.attach(self.run, self._total)
-        watching = [self.gauges.see, self._timeline.see, *(each.see for each in self._observers)]
-        stop = self._stop
+        measure, note, stop = self.gauges.see, self._timeline.see, self._stop
+        watching = [each.see for each in self._observers]
         for turn in self.run:
+            measure(turn)
+            note(turn)
             for see in watching:
                 see(turn)
             if stop is not None and stop():

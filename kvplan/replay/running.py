@@ -73,7 +73,8 @@ class Running:
     def launch(self, num_steps: int = 1) -> None:
         """Decode steps were launched."""
         self.lockstep.launch(num_steps)
-        self._fresh = []
+        if self._fresh:
+            self._fresh = []
 
     def demand(self, num_steps: int = 1) -> Demand:
         """What the next decode steps need together.
@@ -138,4 +139,5 @@ class Running:
         """Take a request in or out of the counts, by its lengths relative to the lockstep."""
         self._by_residue[committed % self._page_size] += sign
         self._wishes += sign * (sequence.max_new - outputs)
-        self._num_long += sign * (sequence.max_new > MAX_NEW_ESTIMATE)
+        if sequence.max_new > MAX_NEW_ESTIMATE:
+            self._num_long += sign

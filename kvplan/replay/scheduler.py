@@ -34,23 +34,25 @@ class Scheduler:
         self.ratio = NewTokenRatio(server.conservativeness)
         self.chunked: Sequence | None = None
         self._server = server
+        self._overlaps = server.overlap
+        self._sliding = store if isinstance(store, SlidingStore) else None
         self._open_budget: Callable[[float, int], PrefillBudget] = (
-            partial(SlidingBudget, server, store)
-            if isinstance(store, SlidingStore)
+            partial(SlidingBudget, server, self._sliding)
+            if self._sliding is not None
             else partial(PrefillBudget, server, store)
         )
         self._mixes = server.mixed_chunk and server.chunked_prefill_size is not None
         self._last: Batch | None = None
         self._ends: Calendar[Sequence] = Calendar()
-        self._retracted: list[Sequence] = []
-        self._aborted: list[Sequence] = []
-        self._finished: list[Sequence] = []
+        self._retracted: tuple[Sequence, ...] = ()
+        self._aborted: tuple[Sequence, ...] = ()
+        self._finished: tuple[Sequence, ...] = ()
 
     def step(self) -> Step:
         """One turn of the loop."""
-        self._retracted, self._aborted, self._finished = [], [], []
+        self._retracted = self._aborted = self._finished = ()
         batch = self._next_batch()
-        results = self._last if self._server.overlap else batch
+        results = self._last if self._overlaps else batch
         if isinstance(results, Decode):
             self._take_in_decode(results)
         elif results is not None:
@@ -67,7 +69,7 @@ class Scheduler:
             self.waiting.requests
             or self.running.sequences
             or self.chunked is not None
-            or (self._server.overlap and self._last is not None)
+            or (self._overlaps and self._last is not None)
         )
 
     def drop_head(self) -> Sequence:
@@ -111,7 +113,7 @@ class Scheduler:
     def _prefill(self) -> Prefill | None:
         """A batch of new prompts and of the cut one's next part, if there is room."""
         running = self.running
-        if not running.sequences or self._server.sliding is not None:
+        if self._sliding is not None or not running.sequences:
             running.full = False
         if self.chunked is None:
             if not running.full and self._rows_left() <= 0:
@@ -187,7 +189,7 @@ class Scheduler:
     def _set_finishing_aside(self) -> bool:
         """Requests whose last output is in flight take no further step; whether there are any."""
         last = self._last
-        if last is None or not self._server.overlap:
+        if last is None or not self._overlaps:
             return False
         finishing: list[Sequence] = []
         decoded: Batch | None = last
@@ -201,14 +203,15 @@ class Scheduler:
             for sequence in self._ends.at(self.running.lockstep.generated + 1):
                 if sequence.ends_by_length:
                     finishing.append(sequence)
-        if finishing:
-            self.running.leave(finishing)
-        return bool(finishing)
+        if not finishing:
+            return False
+        self.running.leave(finishing)
+        return True
 
     def _retract(self) -> None:
         running = self.running
         self._retracted, self._aborted = retract(running, self.store)
-        for sequence in [*self._retracted, *self._aborted]:
+        for sequence in self._retracted + self._aborted:
             self._forget_end(sequence)
         self.ratio.current = ratio_after_retraction(
             (sequence.outputs, sequence.max_new) for sequence in running.sequences
@@ -257,7 +260,7 @@ class Scheduler:
             num_tokens = 0
         sequence.end(late_tokens=num_tokens if self._server.speculation else 0)
         self.store.release(sequence, keep=True)
-        self._finished.append(sequence)
+        self._finished += (sequence,)
 
     def _forget_end(self, sequence: Sequence) -> None:
         if sequence.end_tick >= 0:

@@ -6,7 +6,7 @@ import msgspec
 
 from kvplan.replay.keys import Key
 from kvplan.replay.lockstep import Lockstep
-from kvplan.replay.prefix_cache import Lock, Node, Slots
+from kvplan.replay.prefix_cache import Lock, Slots
 from kvplan.units import ceil_page
 
 
@@ -54,7 +54,7 @@ class Sequence:
     )
 
     def __init__(
-        self, rid: str, key: Key, prompt_len: int, max_new: int, output_len: int, root: Node
+        self, rid: str, key: Key, prompt_len: int, max_new: int, output_len: int, no_lock: Lock
     ) -> None:
         self.rid = rid
         self.key = key
@@ -75,9 +75,9 @@ class Sequence:
         self.lockstep: Lockstep | None = None
         self._joined = 0
         self._outputs = 0
-        self._start_afresh(root)
+        self._start_afresh(no_lock)
 
-    def _start_afresh(self, root: Node) -> None:
+    def _start_afresh(self, no_lock: Lock) -> None:
         """Nothing is computed, nothing is held."""
         self.prefix_len = 0
         self.stop = 0
@@ -86,8 +86,8 @@ class Sequence:
         self.counted_len = 0
         self.branch_len = 0
         self.sliding_start = 0
-        self.node = root
-        self.lock = Lock(root)
+        self.node = no_lock.node
+        self.lock = no_lock
         self._committed = 0
         self._allocated = 0
 
@@ -164,9 +164,12 @@ class Sequence:
 
     def leave(self) -> tuple[int, int]:
         """It takes no further part in decode steps; the same two lengths as they were within."""
+        step = self.lockstep
+        assert step is not None, "only running requests leave"
         relative = self._committed, self._outputs
         self._allocated = self.allocated
-        self._committed, self._outputs = self.committed, self.outputs
+        self._committed += step.committed
+        self._outputs += step.generated
         self.lockstep = None
         return relative
 
@@ -176,11 +179,11 @@ class Sequence:
         self._outputs = self.target
         self.finished = True
 
-    def retract(self, root: Node) -> None:
+    def retract(self, no_lock: Lock) -> None:
         """Its slots are gone; it will prefill prompt and outputs again."""
         self.retracted = True
         self.num_retractions += 1
-        self._start_afresh(root)
+        self._start_afresh(no_lock)
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):

@@ -40,7 +40,7 @@ class SlidingPrefixCache(PrefixCache):
     def match(self, key: Key, limit: int) -> Match:
         best = last = self.root
         reach: float = float("inf")  # sliding slots without a gap before a node's end
-        for node in self._walk(key, floor_page(limit, self.page_size)):
+        for node in self._walk(key, floor_page(limit, self.page_size), self.root):
             reach = reach + len(node) if node.has_sliding else 0
             if node.has_sliding and reach >= self.window:
                 best = node
@@ -54,7 +54,7 @@ class SlidingPrefixCache(PrefixCache):
         self,
         key: Key,
         slots: Slots,
-        owned_from: int = 0,
+        held: Node | None = None,
         counted_to: int = 0,
         window_from: int = 0,
     ) -> Inserted:
@@ -63,14 +63,13 @@ class SlidingPrefixCache(PrefixCache):
         A tombstone inside the incoming window takes them over, cut where the window begins.
         """
         stop = floor_page(len(slots), self.page_size)
-        node = self.root
-        for child in self._walk(key, stop):
+        node = self.root if held is None else self._touch_held(held, counted_to)
+        for child in self._walk(key, stop, node):
             node = child
             self._touch(node)
-            first = max(owned_from, node.start)
-            if first < node.stop:
-                consumed = self._revive(node, slots, window_from)
-                self._release_duplicates(slots, first, consumed, window_from)
+            start = node.start
+            consumed = self._revive(node, slots, window_from)
+            self._release_duplicates(slots, start, consumed, window_from)
             node.hits += node.stop > counted_to
         prefix_len = node.stop
         if prefix_len < stop:

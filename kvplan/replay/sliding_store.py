@@ -51,7 +51,8 @@ class SlidingStore(KvStore):
         # two sides evict in turns: only steps that evict nothing can be taken together
         return self.memory.available() // self.page_size - num_running
 
-    def quiet_tokens(self, sequences: list[Sequence]) -> int | None:
+    def quiet_tokens(self, sequences: list[Sequence]) -> int:
+        """Tokens that these requests may grow before one of them gives sliding slots back."""
         behind = self._window + DECODE_INTERVAL
         return min([each.sliding_start + behind - each.seq_len for each in sequences])
 
@@ -88,7 +89,7 @@ class SlidingStore(KvStore):
         inserted = self.cache.insert(
             sequence.key,
             self.memory.row_slots(sequence, 0, end),
-            sequence.protected_len,
+            sequence.lock.node,
             sequence.counted_len,
             sequence.sliding_start,
         )

@@ -36,7 +36,7 @@ class StatePrefixCache(PrefixCache):
 
     def match(self, key: Key, limit: int) -> Match:
         best = last = self.root
-        for node in self._walk(key, floor_page(limit, self.page_size)):
+        for node in self._walk(key, floor_page(limit, self.page_size), self.root):
             if node.state is not None:
                 best = node
             last = node
@@ -46,10 +46,10 @@ class StatePrefixCache(PrefixCache):
         return Match(best.stop, best, last.stop)
 
     def keep(
-        self, key: Key, slots: Slots, state: Slots, owned_from: int = 0, counted_to: int = 0
+        self, key: Key, slots: Slots, state: Slots, held: Node | None = None, counted_to: int = 0
     ) -> Kept:
         """`insert`, with the state after the last of these tokens, unless there is one already."""
-        node = self.insert(key, slots, owned_from, counted_to).node
+        node = self.insert(key, slots, held, counted_to).node
         if node is self.root or node.state is not None:
             self._touch_state(node)
             return Kept(node, took_state=False)

@@ -58,7 +58,7 @@ class StateStore(KvStore):
             sequence.key,
             self.memory.row_slots(sequence, 0, end),
             state,
-            sequence.protected_len,
+            sequence.lock.node,
             sequence.counted_len,
         )
         self._hold(sequence, kept.node)

@@ -31,10 +31,6 @@ class KvStore:
         """Pages that decode steps may take together as they would one after the other."""
         return self.reachable() // self.page_size
 
-    def quiet_tokens(self, sequences: list[Sequence]) -> int | None:  # noqa: ARG002
-        """Tokens that these requests may grow before one of them gives slots back, if any does."""
-        return None
-
     def reclaim(self, num_tokens: int) -> bool:
         """Evict until so many tokens are free; whether they are."""
         shortfall = num_tokens - self.memory.available()
@@ -81,11 +77,9 @@ class KvStore:
         if not self.caching:
             return
         slots = self.memory.row_slots(sequence, 0, stop)
-        node = self.cache.insert(
-            sequence.key, slots, sequence.protected_len, sequence.counted_len
-        ).node
-        # an answer can go without its prompt
-        self.cache.cut(node, floor_page(sequence.prompt_len, self.page_size))
+        node = self.cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len).node
+        if stop > sequence.prompt_len:  # an answer can go without its prompt
+            self.cache.cut(node, floor_page(sequence.prompt_len, self.page_size))
         self._hold(sequence, node)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
@@ -102,7 +96,7 @@ class KvStore:
     def _hold(self, sequence: Sequence, node: Node) -> None:
         """Move a request's lock to where its insert ended; its row follows the cache's slots."""
         above, protected = node, sequence.protected_len
-        while above.parent is not None and above.stop > protected:
+        while above.stop > protected:
             self.memory.write_row(sequence, above.start, above.slots)
             above = above.parent
         self.cache.unlock(sequence.lock)

@@ -42,34 +42,35 @@ class Timeline:
         self._kv = gauges.gauges[0]
         self._max_points = max_points
         self._interval_ns = FIRST_INTERVAL_NS
-        self._slot = -1
+        self._until_ns = 0  # where the interval of the last point ends
+        self._running = replay.scheduler.running
+        self._waiting = replay.scheduler.waiting
 
     def see(self, turn: Turn) -> None:
         """Take in the state in which a turn ended."""
-        slot = turn.start_ns // self._interval_ns
-        if slot != self._slot:
-            self._slot = slot
+        if turn.start_ns >= self._until_ns:
             self._open(turn.start_ns)
             return
-        point, scheduler, used = self.points[-1], self._replay.scheduler, self._kv.used
+        point, used = self.points[-1], self._kv.used
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
-        running, waiting = len(scheduler.running.sequences), len(scheduler.waiting.requests)
-        if running > point.running:
-            point.running = running
-        if waiting > point.waiting:
-            point.waiting = waiting
+        num_running, num_waiting = len(self._running.sequences), len(self._waiting.requests)
+        if num_running > point.running:
+            point.running = num_running
+        if num_waiting > point.waiting:
+            point.waiting = num_waiting
 
     def _open(self, now_ns: int) -> None:
-        scheduler, store = self._replay.scheduler, self._replay.store
+        store, running = self._replay.store, self._running.sequences
+        self._until_ns = (now_ns // self._interval_ns + 1) * self._interval_ns
         self.points.append(
             Point(
                 t_ns=now_ns,
                 used=self._kv.used,
                 cached=store.cache.evictable,
-                running=len(scheduler.running.sequences),
-                waiting=len(scheduler.waiting.requests),
-                waste=waste(scheduler.running.sequences, store.page_size),
+                running=len(running),
+                waiting=len(self._waiting.requests),
+                waste=waste(running, store.page_size),
                 sliding=self._used("sliding KV"),
                 states=self._used("recurrent states"),
                 evicted=store.cache.evicted,
@@ -85,7 +86,7 @@ class Timeline:
     def _thin(self) -> None:
         """Double the interval: points that now share one become one."""
         self._interval_ns *= 2
-        self._slot = self.points[-1].t_ns // self._interval_ns
+        self._until_ns = (self.points[-1].t_ns // self._interval_ns + 1) * self._interval_ns
         thinned: list[Point] = []
         for point in self.points:
             same = thinned and (

@@ -46,8 +46,8 @@ def test_a_shared_window_keeps_whole_pages(window, page_size, shared, kept):
 
 
 def sequence(rid, prompt_len, outputs):
-    root = PrefixCache(1, lambda _: None).root
-    made = Sequence(rid, OwnKey(), prompt_len, 1000, 1000, root)
+    no_lock = PrefixCache(1, lambda _: None).no_lock
+    made = Sequence(rid, OwnKey(), prompt_len, 1000, 1000, no_lock)
     for _ in range(outputs):
         made.add_first_output()
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvplan.replay.intake import clip_max_new, max_request_len, refusal
+from kvplan.replay.intake import Intake
 from kvplan.replay.server import Server, Speculation
 
 
@@ -30,19 +30,21 @@ def server(**change):
     ],
 )
 def test_a_wish_is_clipped_to_context_and_an_empty_pool(change, input_len, max_new, left):
-    assert clip_max_new(server(**change), input_len, max_new) == left
+    assert Intake(server(**change)).clip(input_len, max_new) == left
 
 
 def test_a_prompt_is_refused_where_context_or_pool_end():
-    assert max_request_len(server()) == 2047
-    assert refusal(server(), 2041) is None
-    assert refusal(server(), 2042) == "the input reaches the limit of 2,042 tokens (context)"
-    assert "(KV pool)" in (refusal(server(context_len=9999), 5000) or "")
+    intake = Intake(server())
+
+    assert intake.max_len == 2047
+    assert intake.refusal(2041) is None
+    assert intake.refusal(2042) == "the input reaches the limit of 2,042 tokens (context)"
+    assert "(KV pool)" in (Intake(server(context_len=9999)).refusal(5000) or "")
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 6])
 def test_a_pool_without_room_for_any_prompt_has_a_limit_of_none(num_tokens):
-    assert refusal(server(num_tokens=num_tokens), 1) == (
+    assert Intake(server(num_tokens=num_tokens)).refusal(1) == (
         "the input reaches the limit of 0 tokens (KV pool)"
     )
 

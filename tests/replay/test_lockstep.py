@@ -50,8 +50,8 @@ def test_more_than_a_step_takes_cannot_be_accepted(accept_len):
 
 
 def sequence_of(committed):
-    root = PrefixCache(1, lambda _: None).root
-    sequence = Sequence("r", OwnKey(), committed, 1000, 1000, root)
+    no_lock = PrefixCache(1, lambda _: None).no_lock
+    sequence = Sequence("r", OwnKey(), committed, 1000, 1000, no_lock)
     sequence.commit(committed)
     return sequence
 

@@ -91,7 +91,7 @@ class Player:
         self._cached: list[str] = []  # requests that left tokens behind, the first first
         self._states: dict[int, Tensor] = {}
         self._group: ExitStack | None = None
-        self._root = PrefixCache(1, lambda _: None).root
+        self._no_lock = PrefixCache(1, lambda _: None).no_lock
         memory.watchers.append(self._pages)
         self._players: dict[type[Operation], Callable[[Any], None]] = {
             Alloc: self._alloc,
@@ -120,7 +120,7 @@ class Player:
     def _alloc(self, operation: Alloc) -> None:
         prefixes = operation.prefixes or ((),) * len(operation.requests)
         for name, prefix in zip(operation.requests, prefixes, strict=True):
-            sequence = Sequence(name, OwnKey(), 0, 0, 0, self._root)
+            sequence = Sequence(name, OwnKey(), 0, 0, 0, self._no_lock)
             slots = self._tensor(self._pages.slots(prefix))
             self._memory.open_row(sequence, [slots] if len(slots) else [])
             sequence.commit(len(slots))
