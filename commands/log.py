@@ -24,7 +24,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(context_settings=options.SERVER_FLAGS)
 def log(
-    file: Annotated[Path, typer.Argument(metavar="SERVER.LOG", help="Output of a server's start.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SERVER.LOG", help="Output of a server's start; - reads it from a pipe."
+        ),
+    ],
     words: options.Words = None,
     gpu: options.Gpu = None,
     parallel: options.Parallel = None,

@@ -118,6 +118,7 @@ def trace(
         traced.outcome,
         planned.outcome,
         traced.workload,
+        source=workload or "",
         detected=traced.detected,
         conditions=conditions,
         assumed=notes,

@@ -85,7 +85,9 @@ Record = Annotated[
 ]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option("--fail-on", metavar="CONDITION", help="retraction, rejection, occupancy>0.95."),
+    typer.Option(
+        "--fail-on", metavar="CONDITION", help="retraction, rejection, occupancy>0.95, wait_p99>2s."
+    ),
 ]
 Shrink = Annotated[
     bool, typer.Option("--shrink", help="After a violation, find the shortest prefix that fails.")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kvplan.guard.words import printable
 from kvplan.report.replay import shares
 
 from .render import table
@@ -162,7 +163,7 @@ def show_checks(report: dict[str, Any], out: Any) -> None:
 
 def show_notes(report: dict[str, Any], out: Any) -> None:
     """How the workload was read, warnings, and what was assumed."""
-    out.print(f"  workload    {report['detected']}")
+    out.print(f"  workload    {printable(report['source'])}: {report['detected']}")
     if report["workload"] is not None:
         out.print(f"  rows        {rows_line(report['workload'])}")
         for note in report["workload"]["notes"]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 FULL = Path("/dev/full")
+EXAMPLE_LOG = Path(__file__).resolve().parent.parent / "docs" / "examples" / "server.log"
 COMMANDS = {
     "size": ["size", "llama-3.1-8b", "--gpu", "h100"],
     "size --json": ["size", "llama-3.1-8b", "--gpu", "h100", "--json"],
@@ -102,3 +103,17 @@ def test_an_unknown_command_names_the_nearest():
 
     assert done.returncode == 2
     assert done.stderr.decode() == "error: unknown command 'sizee'\n  hint: did you mean 'size'?\n"
+
+
+def test_a_log_can_come_through_a_pipe():
+    piped, read = (
+        kvplan(["log", name, "--json"], f"<{EXAMPLE_LOG}") for name in ("-", str(EXAMPLE_LOG))
+    )
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert json.loads(piped.stdout.replace(b"standard input", str(EXAMPLE_LOG).encode())) == (
+        json.loads(read.stdout)
+    )
+
+    empty = kvplan(["log", "-"], "</dev/null")
+    assert empty.returncode == 2
+    assert empty.stderr.startswith(b"error: standard input: no line of an SGLang start-up")

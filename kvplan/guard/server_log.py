@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import msgspec
 from kvplan.errors import InputError
 from kvplan.guard.log_lines import EVENTS, FLOATS, PATTERNS, TEXTS, LinePattern
 
+PIPED = Path("-")
 MAX_BYTES = 256 << 20
 MAX_LINE = 256 << 10
 MAX_FIGURES = 200_000
@@ -95,15 +98,17 @@ class ServerLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(path: Path) -> ServerLog:
-    """Read a log file; InputError where no line of an SGLang start-up is in it."""
+    """Read a log file, `-` for standard input; InputError where no SGLang start-up is in it."""
+    piped = path == PIPED
+    where = "standard input" if piped else str(path)
     try:
-        with path.open("rb") as file:
-            lines = (chunk.decode("utf-8", "replace") for chunk in chunks(file, str(path)))
-            log = read_lines(lines, str(path))
+        with nullcontext(sys.stdin.buffer) if piped else path.open("rb") as file:
+            lines = (chunk.decode("utf-8", "replace") for chunk in chunks(file, where))
+            log = read_lines(lines, where)
             truncated = bool(file.read(1))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot read: {reason}", where=str(path)) from None
+        raise InputError(f"cannot read: {reason}", where=where) from None
     return msgspec.structs.replace(log, truncated=truncated)
 
 

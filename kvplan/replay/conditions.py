@@ -1,17 +1,29 @@
-"""What makes a replay fail: `retraction`, `rejection`, `occupancy>0.95`."""
+"""What makes a replay fail: `retraction`, `rejection`, `occupancy>0.95`, `wait_p99>2`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from kvplan.errors import InputError, did_you_mean
+from kvplan.replay.assumptions import NS_PER_S
 from kvplan.replay.result import ReplayResult
 
-NAMES = ("retraction", "rejection", "occupancy")
-BOUND = re.compile(r"(?P<name>[a-z]+)(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<percent>%)?)?")
+FIGURES: dict[str, Callable[[ReplayResult], float]] = {
+    "retraction": lambda result: result.num_retractions,
+    "rejection": lambda result: result.num_rejected,
+    "occupancy": lambda result: result.peak_occupancy,
+    # seconds from arrival to the first part of the prompt
+    "wait_p50": lambda result: result.wait_ns.p50 / NS_PER_S,
+    "wait_p95": lambda result: result.wait_ns.p95 / NS_PER_S,
+    "wait_p99": lambda result: result.wait_ns.p99 / NS_PER_S,
+    "wait_max": lambda result: result.wait_ns.max / NS_PER_S,
+}
+COUNTED = ("retraction", "rejection")  # one is too many unless a bound is given
+UNITS = {"%": 0.01, "s": 1.0, "ms": 0.001}
+BOUND = re.compile(r"(?P<name>[a-z_0-9]+)(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<unit>%|ms|s)?)?")
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -23,21 +35,12 @@ class Condition(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.name}>{self.bound:g}" if self.bound else self.name
 
-    def value(self, result: ReplayResult) -> float:
-        """The figure of a replay."""
-        match self.name:
-            case "retraction":
-                return result.num_retractions
-            case "rejection":
-                return result.num_rejected
-        return result.peak_occupancy
-
     def fails(self, result: ReplayResult) -> bool:
         """Whether a replay exceeds the bound."""
-        return self.value(result) > self.bound
+        return FIGURES[self.name](result) > self.bound
 
 
-DOES_NOT_FIT = (Condition("retraction"), Condition("rejection"))
+DOES_NOT_FIT = tuple(Condition(name) for name in COUNTED)
 
 
 def read_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
@@ -47,15 +50,20 @@ def read_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
 
 def read_condition(text: str) -> Condition:
     found = BOUND.fullmatch(text)
-    if found is None or found["name"] not in NAMES:
+    if found is None or found["name"] not in FIGURES:
         name = found["name"] if found else text
-        raise InputError(f"unknown condition '{text}'", hint=did_you_mean(name, NAMES))
+        raise InputError(f"unknown condition '{text}'", hint=did_you_mean(name, FIGURES))
+    name, unit = found["name"], found["unit"]
     bound = bound_of(found, text)
-    if found["name"] == "occupancy" and not 0 < bound < 1:
+    if name == "occupancy" and (not 0 < bound < 1 or unit not in (None, "%")):
         raise InputError(
             f"'{text}' needs a share of the pool below 1", hint="for example occupancy>0.95"
         )
-    return Condition(found["name"], bound)
+    if name in COUNTED and unit is not None:
+        raise InputError(f"'{text}' counts {name}s", hint=f"for example {name}>3")
+    if name.startswith("wait") and (found["bound"] is None or unit == "%"):
+        raise InputError(f"'{text}' needs a time in seconds", hint=f"for example {name}>2s")
+    return Condition(name, bound)
 
 
 def bound_of(found: re.Match[str], text: str) -> float:
@@ -66,4 +74,4 @@ def bound_of(found: re.Match[str], text: str) -> float:
         bound = float(found["bound"])
     except ValueError:
         raise InputError(f"'{found['bound']}' in '{text}' is no number") from None
-    return bound / 100 if found["percent"] else bound
+    return bound * UNITS[found["unit"]] if found["unit"] else bound

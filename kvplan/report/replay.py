@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kvplan.replay.assumptions import NS_PER_S
-from kvplan.replay.conditions import DOES_NOT_FIT, Condition
+from kvplan.replay.conditions import COUNTED, DOES_NOT_FIT, Condition
 from kvplan.replay.gauges import PoolUse
 from kvplan.replay.outcome import Latency, Outcome
 from kvplan.replay.result import ReplayResult
@@ -25,6 +25,7 @@ def trace_report(
     plan: Plan,
     workload: WorkloadSummary | None,
     *,
+    source: str = "",
     detected: str = "",
     conditions: tuple[Condition, ...] = DOES_NOT_FIT,
     assumed: tuple[str, ...] = (),
@@ -32,7 +33,7 @@ def trace_report(
 ) -> dict[str, Any]:
     """The whole answer of `kvplan trace`; without a workload operations were played.
 
-    `detected` says how the file was read.
+    `source` is what the user called the workload, `detected` says how its file was read.
     """
     result = outcome.result
     failed = [str(condition) for condition in conditions if condition.fails(result)]
@@ -47,6 +48,7 @@ def trace_report(
             "text": verdict(outcome, failed),
         },
         "launch": launch_report(plan, outcome),
+        "source": source,
         "detected": detected,
         "workload": None if workload is None else workload_report(workload),
         "pools": [pool_report(pool) for pool in result.pools],
@@ -84,7 +86,7 @@ def verdict(outcome: Outcome, failed: list[str]) -> str:
         text = f"fits, {peak}"
     else:
         text = f"does not fit: {', '.join(troubles(result))}; {peak}"
-    others = [name for name in failed if name not in ("retraction", "rejection")]
+    others = [name for name in failed if name not in COUNTED]
     if others:
         text += f"; fails: {', '.join(others)}"
     return text if result.complete else f"partial, stopped {reached(result)}: {text}"

@@ -105,13 +105,26 @@ def test_conditions_are_read_and_judged():
     assert [each.fails(result) for each in conditions] == [False, False, True, False]
 
 
+def test_waiting_longer_than_asked_is_a_condition():
+    result = replay(small_plan(max_running_requests=1), burst(4, 100, 20))
+    assert result.wait_ns.max > SECOND
+
+    conditions = read_conditions(["wait_max>1", "wait_max>900ms", "wait_max > 100s", "wait_p50>0"])
+    assert [each.fails(result) for each in conditions] == [True, True, False, True]
+    assert str(conditions[1]) == "wait_max>0.9"
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("retractions", "did you mean 'retraction'?"),
         ("occupancy", "for example occupancy>0.95"),
         ("occupancy>7", "for example occupancy>0.95"),
-        ("", "one of: occupancy, rejection, retraction"),
+        ("occupancy>0.5s", "for example occupancy>0.95"),
+        ("rejection>3s", "for example rejection>3"),
+        ("wait_p99", "for example wait_p99>2s"),
+        ("wait_p99>5%", "for example wait_p99>2s"),
+        ("wait_p90>2", "did you mean 'wait_p99'?"),
     ],
 )
 def test_an_unknown_condition_is_refused_with_what_is_meant(text, hint):

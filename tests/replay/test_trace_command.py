@@ -139,6 +139,7 @@ def test_every_row_of_the_file_is_accounted_for(kvplan, tmp_path):
     assert "rows        5 read · 3 kept · 1 dropped (input of 0 tokens)" in out
     assert "1 dropped (value out of range) · 1 kept with a remark (no answer: prefill only)" in out
     assert "note        the first 2 of 3 requests (--limit)" in out
+    assert f"  workload    {file}: azure" in out
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
