@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvplan.sizing.drafts import PRICED_LIKE_EAGLE, draft_layers
 from kvplan.sizing.resolve import architectures as arch
 from kvplan.sizing.resolve.attention import Attention
 from kvplan.sizing.resolve.launch import BLACKWELL, Launch
@@ -44,7 +45,7 @@ def unified_memory(launch: Launch) -> bool:
 def warnings(launch: Launch, attention: Attention) -> tuple[str, ...]:
     """What the engine refuses once it builds models and backends, which no sizing sees."""
     backends = attention.backends
-    found = [*class_problems(launch), *recipe_problems(launch, attention)]
+    found = [*class_problems(launch), *recipe_problems(launch, attention), *uncounted_draft(launch)]
     for backend in sorted({name for name in backends.pair if name is not None}):
         problem = backend_problem(launch, backend)
         if problem is not None:
@@ -76,6 +77,19 @@ def recipe_problems(launch: Launch, attention: Attention) -> list[str]:
                 f"the engine will not build an nvfp4 pool of pages of {attention.page}: 4 must divide them"
             )
     return found
+
+
+def uncounted_draft(launch: Launch) -> list[str]:
+    """A draft that neither the launch nor the model names, so that a token has no layers of it."""
+    model, algorithm = launch.model, launch.args.speculative_algorithm
+    if launch.draft is not None or algorithm not in PRICED_LIKE_EAGLE:
+        return []
+    if draft_layers(model, None, algorithm) is not None:
+        return []
+    return [
+        f"{algorithm} without a draft: {model.name} names no draft layers of its own, so none are "
+        "counted; add --draft with a preset or a config.json"
+    ]
 
 
 def class_problems(launch: Launch) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from kvplan.spec.server import server_args
 from tests.sizing.resolve.launches import (
     A100,
     B200,
+    EAGLE,
     H100,
     MI300X,
     compressed,
@@ -261,3 +262,17 @@ def test_nemotron_chains_page_and_track_states_on_data_centre_blackwell():
     assert (chain.attention_backend, chain.page_size) == ("trtllm_mha", 64)
     assert chain.mamba_strategy == "extra_buffer"
     assert (tree.attention_backend, tree.draft_attention_backend) == ("triton", "flashinfer")
+
+
+@pytest.mark.parametrize(
+    ("model", "draft", "counted"),
+    [
+        (dense(), None, False),
+        (dense(), dense("LlamaForCausalLMEagle", num_layers=1), True),
+        (dense(mtp_layers=1), None, True),
+    ],
+)
+def test_a_draft_that_nobody_names_is_told(model, draft, counted):
+    warnings = run(EAGLE, model, draft=draft).warnings
+
+    assert any("EAGLE without a draft" in text for text in warnings) is not counted
