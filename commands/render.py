@@ -67,7 +67,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def console(*, color: bool | None = None, stderr: bool = False) -> Any:
     """A rich console that honours NO_COLOR; plain text when piped, or where `color` is False."""
-    from rich.console import Console
+    from .quiet_console import QuietConsole as Console
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
     return Console(

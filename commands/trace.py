@@ -7,8 +7,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from kvplan.errors import InputError
 from kvplan.planner import Planned, plan
-from kvplan.replay.conditions import DOES_NOT_FIT, read_conditions
+from kvplan.replay.conditions import WAITS, Condition, asked_conditions
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.run import ReplayOptions
 from kvplan.replay.settings import launch_choices, not_modelled
@@ -57,7 +58,7 @@ def trace(
     time_unit: own.TimeUnit = None,
     request_rate: own.RequestRate = None,
     output_len: own.OutputLen = None,
-    seed: own.Seed = 0,
+    seed: own.Seed = None,
     limit: own.Limit = None,
     max_new: own.MaxNew = "exact",
     tpot: own.Tpot = 20.0,
@@ -73,7 +74,7 @@ def trace(
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
 ) -> None:
     """Replay a workload through the pools of a launch: peaks, shortages, invariants."""
-    conditions = read_conditions(fail_on) if fail_on else DOES_NOT_FIT
+    conditions = asked_conditions(fail_on or ())
     own.check_files(output, record)
     pools = own.pool_options(
         engine, device, record,
@@ -112,6 +113,7 @@ def trace(
         traced = replay_file(session, arrivals, pools, counts_alone=counts_alone)
     if traced.outcome.rank:
         leave(traced.outcome)
+    refuse_waits(conditions, traced)
     supplied = supplied_notes(arrivals.options)
     notes = (*planned.estimate.assumed, *supplied, *session_notes(session, traced))
     report = trace_report(
@@ -126,12 +128,33 @@ def trace(
             *planned.outcome.resolved.warnings,
             *asked.warnings,
             *not_modelled(asked.scheduling),
+            *not_written(traced, record, shrink=shrink),
         ),
     )
     show(report, json=json, output=output, quiet=quiet, color=not no_color)
     if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
+
+
+def refuse_waits(conditions: tuple[Condition, ...], traced: Traced) -> None:
+    """InputError for conditions on waiting where operations were played."""
+    waits = [each for each in conditions if each.name in WAITS]
+    if traced.workload is None and waits:
+        raise InputError(
+            f"'{waits[0]}' has no meaning for operations",
+            hint="they have no arrivals: leave it out",
+        )
+
+
+def not_written(traced: Traced, record: Path | None, *, shrink: bool) -> tuple[str, ...]:
+    """What was asked for and there was nothing to write of."""
+    outcome, found = traced.outcome, []
+    if record is not None and outcome.reserve is None:
+        found.append(f"'{record}' is not written: no replay over pools began")
+    elif shrink and outcome.violation is None:
+        found.append("nothing failed: there was nothing to shrink")
+    return tuple(found)
 
 
 def polite_ends() -> tuple[signal.Signals, ...]:

@@ -38,7 +38,7 @@ RequestRate = Annotated[
 OutputLen = Annotated[
     int | None, typer.Option("--output-len", help="Answer length where the file has none.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of drawn arrivals.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of drawn arrivals; default 0.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="Replay the first so many requests.")
 ]

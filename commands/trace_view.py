@@ -35,9 +35,10 @@ def subject(report: dict[str, Any]) -> str:
     device = f" on {launch['device']}" if launch["device"] else ""
     scale = ", one small layer of each kind" if launch["kv_scale"] else ""
     ranks = f", {launch['ranks']} ranks" if launch["ranks"] > 1 else ""
-    content = f"{report['requests']['arrived']:,} requests over {steps['end_s']:,.1f} s"
-    if report["workload"] is None:
-        content = f"{steps['total']:,} operations"
+    content = f"{steps['total']:,} operations"
+    if report["workload"] is not None:
+        arrived = counted(report["requests"]["arrived"], "request")
+        content = f"{arrived} over {steps['end_s']:,.1f} s"
     return (
         f"{launch['model']} on {launch['gpu']} · {content}"
         f" · {launch['engine']} engine{device}{scale}{ranks}"
@@ -46,12 +47,11 @@ def subject(report: dict[str, Any]) -> str:
 
 def show_occupancy(report: dict[str, Any], out: Any) -> None:
     """The used share of the first pool over time, a bar a column."""
-    pool, used = report["pools"][0], report["timeline"]["used"]
-    if not used:
+    pool, line = report["pools"][0], report["timeline"]
+    if not line["used"]:
         return
-    bars = "".join(
-        BARS[min(8, -int(-share * 8 // 1))] for share in shares(used, pool["capacity"], BAR_WIDTH)
-    )
+    parts = shares(line["t_s"], line["used"], pool["capacity"], BAR_WIDTH)
+    bars = "".join(BARS[min(8, -int(-share * 8 // 1))] for share in parts)
     out.print(f"  {pool['name']} used |{bars}| of {pool['capacity']:,}")
     out.print()
 
@@ -97,6 +97,8 @@ def schedule_figures(report: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("prefix", prefix_line(report["prefix"])))
     steps = report["steps"]
     counts = f"{steps['total']:,}: {steps['prefill']:,} prefill, {steps['decode']:,} decode"
+    if blank := steps["total"] - steps["prefill"] - steps["decode"]:
+        counts += f", {blank:,} that launched nothing"
     return [*lines, ("pages", pages_line(report["pages"])), ("steps", counts)]
 
 
@@ -135,7 +137,7 @@ def prefix_line(prefix: dict[str, Any]) -> str:
 def pages_line(pages: dict[str, Any]) -> str:
     return (
         f"of {counted(pages['page_size'], 'token')}: {pages['wasted_tokens_per_request']:,.1f} unused a"
-        f" request at its end, at most {pages['peak_wasted_tokens']:,} at once"
+        f" request at its end, about {pages['peak_wasted_tokens']:,} at once at most"
     )
 
 

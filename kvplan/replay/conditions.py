@@ -22,6 +22,7 @@ FIGURES: dict[str, Callable[[ReplayResult], float]] = {
     "wait_max": lambda result: result.wait_ns.max / NS_PER_S,
 }
 COUNTED = ("retraction", "rejection")  # one is too many unless a bound is given
+WAITS = tuple(name for name in FIGURES if name.startswith("wait"))
 UNITS = {"%": 0.01, "s": 1.0, "ms": 0.001}
 BOUND = re.compile(r"(?P<name>[a-z_0-9]+)(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<unit>%|ms|s)?)?")
 
@@ -43,6 +44,13 @@ class Condition(msgspec.Struct, frozen=True):
 DOES_NOT_FIT = tuple(Condition(name) for name in COUNTED)
 
 
+def asked_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
+    """What makes a run fail: what is written, and any retraction or rejection unless one is."""
+    found = read_conditions(texts)
+    named = any(condition.name in COUNTED for condition in found)
+    return found if named else (*DOES_NOT_FIT, *found)
+
+
 def read_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
     """Conditions as written, each alone or several joined by commas; InputError for another."""
     return tuple(read_condition(part.strip()) for text in texts for part in text.split(","))
@@ -61,7 +69,7 @@ def read_condition(text: str) -> Condition:
         )
     if name in COUNTED and unit is not None:
         raise InputError(f"'{text}' counts {name}s", hint=f"for example {name}>3")
-    if name.startswith("wait") and (found["bound"] is None or unit == "%"):
+    if name in WAITS and (found["bound"] is None or unit == "%"):
         raise InputError(f"'{text}' needs a time in seconds", hint=f"for example {name}>2s")
     return Condition(name, bound)
 

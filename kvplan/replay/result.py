@@ -62,9 +62,16 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
         return not self.num_retractions and not self.num_rejected
 
     @property
+    def fullest(self) -> PoolUse:
+        """The pool of which the highest share was used at once; rows, which are cheap, aside."""
+        return max(
+            (pool for pool in self.pools if pool.unit != "rows"), key=lambda pool: pool.share
+        )
+
+    @property
     def peak_occupancy(self) -> float:
-        """The highest share of any token pool that was used at once."""
-        return max(pool.share for pool in self.pools if pool.unit == "tokens")
+        """The highest share of any pool but the rows that was used at once."""
+        return self.fullest.share
 
     @property
     def hit_rate(self) -> float:

@@ -20,6 +20,7 @@ from kvplan.replay.outcome import Outcome
 from kvplan.replay.requests import BlockIds, Request
 from kvplan.replay.run import Observer, ReplayOptions, replay
 from kvplan.replay.workloads.detect import detect
+from kvplan.replay.workloads.events import is_partial
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.summary import Watch, WorkloadSummary
 from kvplan.replay.workloads.workload import open_workload
@@ -100,7 +101,8 @@ def trace(
         refuse_meaningless(session, arrivals)
         player = pool_engine("operations_run")
         outcome = player.trace_operations(session, arrivals.path, pools or PoolOptions())
-        return Traced(outcome, detected.describe())
+        stopped = "; of a replay that was stopped" if is_partial(arrivals.path) else ""
+        return Traced(outcome, detected.describe() + stopped)
     workload = open_workload(
         arrivals.path,
         format=arrivals.format,

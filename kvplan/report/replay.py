@@ -15,7 +15,6 @@ from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
 from kvplan.report.replay_remedies import remedies_report
 from kvplan.sizing.plan import Plan
-from kvplan.units import ceil_div
 
 SCHEMA = "kvplan.trace/1"
 
@@ -33,9 +32,11 @@ def trace_report(
 ) -> dict[str, Any]:
     """The whole answer of `kvplan trace`; without a workload operations were played.
 
+    These have no scheduler: what would be its figures is null.
+
     `source` is what the user called the workload, `detected` says how its file was read.
     """
-    result = outcome.result
+    result, scheduled = outcome.result, workload is not None
     failed = [str(condition) for condition in conditions if condition.fails(result)]
     failed += [check.name for check in outcome.checks if check.state == "broken"]
     return {
@@ -50,20 +51,14 @@ def trace_report(
         "launch": launch_report(plan, outcome),
         "source": source,
         "detected": detected,
-        "workload": None if workload is None else workload_report(workload),
+        "workload": None if workload is None else msgspec.to_builtins(workload),
         "pools": [pool_report(pool) for pool in result.pools],
-        "requests": requests_report(result),
-        "remedies": [] if workload is None else remedies_report(plan, result),
-        "queue": queue_report(result),
-        "prefix": prefix_report(result),
-        "pages": pages_report(result),
-        "steps": {
-            "total": result.num_steps,
-            "prefill": result.prefill_steps,
-            "decode": result.decode_steps,
-            "decoded_tokens": result.decoded_tokens,
-            "end_s": seconds(result.end_ns),
-        },
+        "requests": requests_report(result) if scheduled else None,
+        "remedies": remedies_report(plan, result) if scheduled else [],
+        "queue": queue_report(result) if scheduled else None,
+        "prefix": prefix_report(result) if scheduled else None,
+        "pages": pages_report(result) if scheduled else None,
+        "steps": steps_report(result, scheduled=scheduled),
         "reserve": None if outcome.reserve is None else msgspec.structs.asdict(outcome.reserve),
         "verification": [msgspec.structs.asdict(check) for check in outcome.checks],
         "violation": violation_report(outcome),
@@ -79,14 +74,16 @@ def verdict(outcome: Outcome, failed: list[str]) -> str:
     result = outcome.result
     if outcome.violation is not None:
         return f"broken: {outcome.violation.check}: {outcome.violation.sentence()}"
-    fullest = max((p for p in result.pools if p.unit == "tokens"), key=lambda pool: pool.share)
-    peak = f"peak {fullest.share:.0%} of {fullest.capacity:,} tokens"
+    fullest = result.fullest
+    peak = f"peak {fullest.share:.0%} of {fullest.capacity:,} {fullest.unit}"
     peak += f" ({fullest.name})" if len(result.pools) > 2 else ""
     if result.fits:
         text = f"fits, {peak}"
     else:
         text = f"does not fit: {', '.join(troubles(result))}; {peak}"
     others = [name for name in failed if name not in COUNTED]
+    if not result.fits and not failed:
+        text += "; --fail-on lets that pass"
     if others:
         text += f"; fails: {', '.join(others)}"
     return text if result.complete else f"partial, stopped {reached(result)}: {text}"
@@ -137,9 +134,15 @@ def launch_report(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def workload_report(workload: WorkloadSummary) -> dict[str, Any]:
-    report: dict[str, Any] = msgspec.to_builtins(workload)
-    return report
+def steps_report(result: ReplayResult, *, scheduled: bool) -> dict[str, Any]:
+    """Steps by what they launched; operations have no scheduler that launched any."""
+    return {
+        "total": result.num_steps,
+        "prefill": result.prefill_steps if scheduled else None,
+        "decode": result.decode_steps if scheduled else None,
+        "decoded_tokens": result.decoded_tokens if scheduled else None,
+        "end_s": seconds(result.end_ns) if scheduled else None,
+    }
 
 
 def pool_report(pool: PoolUse) -> dict[str, Any]:
@@ -240,9 +243,14 @@ def timeline_report(points: tuple[Point, ...]) -> dict[str, list[Any]]:
     return columns
 
 
-def shares(values: list[int], capacity: int, width: int) -> list[float]:
-    """A column squeezed into `width` shares of a capacity, the largest of each part."""
-    if not values:
-        return []
-    step = ceil_div(len(values), width)
-    return [max(values[at : at + step]) / capacity for at in range(0, len(values), step)]
+def shares(times_s: list[float], values: list[int], capacity: int, width: int) -> list[float]:
+    """A column of the timeline as `width` shares of a capacity, the largest of each part of the time.
+
+    Parts in which nothing ran are empty; fewer points than parts in all are a part each.
+    """
+    span = times_s[-1] - times_s[0] if times_s else 0.0
+    parts = [0.0] * min(width, len(values))
+    for at, value in zip(times_s, values, strict=True):
+        part = min(len(parts) - 1, int((at - times_s[0]) / span * len(parts))) if span else 0
+        parts[part] = max(parts[part], value / capacity)
+    return parts

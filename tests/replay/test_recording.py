@@ -217,8 +217,39 @@ def test_played_operations_are_reported_as_such(kvplan, tmp_path):
 
     assert code == 0, err
     assert " · 2 operations · pools engine on cpu" in out
-    assert "workload    events (kvplan operations): JSON lines" in out
+    assert f"workload    {file}: events (kvplan operations): JSON lines" in out
     assert not any(f"\n  {word} " in out for word in ("requests", "queue", "prefix", "steps"))
     assert "clients ask" not in out
     assert list(open_events(copy)) == list(open_events(file))
     assert open_events(copy).header == open_events(file).header
+
+
+def test_what_operations_do_not_have_is_null_and_no_condition(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND, page_size=16)
+    _, out, _ = kvplan(*launch("pages"), "--workload", file, "--json")
+    found = json.loads(out)
+
+    parts = ("workload", "requests", "queue", "prefix", "pages")
+    assert [found[part] for part in parts] == [None] * len(parts)
+    assert found["steps"] == {
+        "total": 2, "prefill": None, "decode": None, "decoded_tokens": None, "end_s": None
+    }  # fmt: skip
+    code, _, err = kvplan(*launch("pages"), "--workload", file, "--fail-on", "wait_p99>2s")
+    assert code == 2
+    assert "'wait_p99>2' has no meaning for operations" in err
+
+
+def test_a_header_alone_is_no_trace_of_operations(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", page_size=16)
+    code, _, err = kvplan(*launch("pages"), "--workload", file)
+
+    assert code == 2
+    assert err.startswith(f"error: {file}: no operation is below the header")
+
+
+def test_shrinking_what_did_not_fail_says_so(kvplan, tmp_path):
+    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND, page_size=16)
+    code, out, err = kvplan(*launch("pages"), "--workload", file, "--shrink")
+
+    assert code == 0, err
+    assert "  warning: nothing failed: there was nothing to shrink\n" in out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvplan.errors import InputError
-from kvplan.replay.conditions import Condition, read_conditions
+from kvplan.replay.conditions import Condition, asked_conditions, read_conditions
 from kvplan.replay.run import ReplayOptions, replay
 from kvplan.replay.settings import Choices
 from kvplan.replay.timeline import MAX_POINTS
@@ -103,6 +103,19 @@ def test_conditions_are_read_and_judged():
 
     assert conditions[2:] == (Condition("occupancy", 0.1), Condition("occupancy", 0.99))
     assert [each.fails(result) for each in conditions] == [False, False, True, False]
+
+
+def test_what_fails_anyway_stays_unless_it_is_named():
+    names = {
+        texts: [str(each) for each in asked_conditions(texts)]
+        for texts in [(), ("occupancy>0.9",), ("rejection",), ("retraction>3,wait_max>1s",)]
+    }
+    assert names == {
+        (): ["retraction", "rejection"],
+        ("occupancy>0.9",): ["retraction", "rejection", "occupancy>0.9"],
+        ("rejection",): ["rejection"],
+        ("retraction>3,wait_max>1s",): ["retraction>3", "wait_max>1"],
+    }
 
 
 def test_waiting_longer_than_asked_is_a_condition():

@@ -9,6 +9,7 @@ import pytest
 
 from kvplan.replay.pools import run as pools_run
 from kvplan.replay.replay import Replay
+from kvplan.replay.workloads.events import open_events
 from kvplan.replay.workloads.workload import Workload
 from tests.replay.test_recording import launch
 
@@ -54,6 +55,14 @@ def test_a_signal_leaves_the_partial_report(kvplan, tmp_path, after_turns, when,
     assert verdict["text"] == out.strip()
     assert sorted(tmp_path.iterdir()) == [report, *([record] if record.exists() else [])]
     assert record.exists() == (when == "over pools")
+    found = json.loads(report.read_text())
+    if record.exists():
+        assert open_events(record).header["partial"] is True
+        _, out, _ = kvplan(*launch("pages"), "--workload", record)
+        assert "; of a replay that was stopped\n" in out
+    else:
+        assert (found["launch"]["engine"], found["launch"]["device"]) == ("accounting", None)
+        assert f"'{record}' is not written: no replay over pools began" in found["warnings"]
     assert [signal.getsignal(each) for each in ENDS] == before
 
 

@@ -215,6 +215,7 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--device", "cudda"], "did you mean 'cuda'?"),
         (["--workload", "chat", "--engine", "accounting", "--stamp"], "--stamp needs pools"),
         (["--workload", "chat", "--fail-on", "retract"], "did you mean 'retraction'?"),
+        (["--workload", "chat", "--seed", "5"], "--seed has no meaning for synthetic"),
         (["--workload", "chat", "--max-new", "all"], "exact, context, or a whole number"),
         (["--workload", "chat", "--max-new", "0"], "a max_new of 0 tokens"),
         (["--workload", "chat", "--tpot", "0"], "--tpot 0 is no step time"),
@@ -339,3 +340,25 @@ def test_a_server_log_that_kept_prompts_and_no_answers_is_replayed(kvplan, tmp_p
 
     assert found["requests"]["finished"] == 3
     assert found["prefix"]["hit_tokens"] == 2 * (39 // int(page_size) * int(page_size))
+
+
+def test_the_bars_are_over_time(kvplan, tmp_path):
+    file = tmp_path / "idle.csv"
+    file.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,10000,50\n1000,10000,50\n")
+    _, out, _ = kvplan(*LAUNCH, "--workload", file)
+
+    bars = re.search(r"KV used [|](.*)[|]", out)[1]
+    assert bars[0] != " " != bars[-1]
+    assert bars[1:-1].strip() == ""
+    assert len(bars) > 5
+
+
+def test_what_fail_on_lets_pass_is_told(kvplan):
+    argv = ("--workload", "chat", "--schedule-conservativeness", "0", "-q")
+    tight = (*LAUNCH, *SMALL, *argv)
+    assert kvplan(*tight, "--fail-on", "wait_max>1000s")[0] == 1
+
+    code, out, _ = kvplan(*tight, "--fail-on", "retraction>100000", "--fail-on", "rejection>100000")
+    assert code == 0
+    assert out.startswith("does not fit: ")
+    assert out.endswith("; --fail-on lets that pass\n")

@@ -83,6 +83,8 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         where = str(path) if error.where is None else error.where
         where = where if str(path) in where else f"{path}: {where}"
         raise TraceError(error.problem, where=where, hint=error.hint) from None
+    if played.complete and not played.num_operations:
+        raise TraceError("no operation is below the header", where=str(path))
     if options.record is not None:
         kept = played if shrunk is None else shrunk
         write_prefix(options.record, trace, kept.num_operations)

@@ -13,7 +13,14 @@ import msgspec
 
 from kvplan.errors import InputError
 from kvplan.replay.server import Server
-from kvplan.replay.workloads.events import NAME, VERSION, EventTrace, open_events, write_events
+from kvplan.replay.workloads.events import (
+    NAME,
+    PARTIAL,
+    VERSION,
+    EventTrace,
+    open_events,
+    write_events,
+)
 from kvplan.replay.workloads.operations import Operation
 
 OPERATIONS = ".jsonl"
@@ -42,10 +49,17 @@ class Recording:
 
     def cut(self, num_operations: int) -> None:
         """Keep the first operations alone."""
-        shorter = self.path.with_suffix(".cut")
+        self._rewrite(num_operations, self._header)
+
+    def mark_partial(self) -> None:
+        """Say in the header that the replay was stopped."""
+        self._rewrite(None, {**self._header, PARTIAL: True})
+
+    def _rewrite(self, num_operations: int | None, header: dict[str, Any]) -> None:
+        anew = self.path.with_suffix(".anew")
         with written(self._named):
-            write_events(shorter, islice(open_events(self.path), num_operations), **self._header)
-            shorter.replace(self.path)
+            write_events(anew, islice(open_events(self.path), num_operations), **header)
+            anew.replace(self.path)
 
     def _put(self, value: Any) -> None:
         try:

@@ -102,6 +102,7 @@ class Trial:
         )
         # on meta no step follows that the ranks would have to agree on
         if not (everyone(part, place.device, predicted.complete) if stores else predicted.complete):
+            base = msgspec.structs.replace(base, engine="accounting", device=None, kv_scale=False)
             return unused(base, "stopped before the pools were built")
         pools, bytes_ = self._build()
         if not stores:
@@ -174,6 +175,8 @@ class Trial:
             )
             if made is not None:
                 made.close()
+                if measured.broken is None and not measured.result.complete:
+                    made.mark_partial()
                 if measured.broken is not None and options.shrink:
                     shrunk = shrink(
                         made,

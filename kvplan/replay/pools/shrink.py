@@ -63,7 +63,9 @@ def play(
         except Broken as broken:
             return Played(number, step, sound, broken)
         except (ReplayViolation, PoolError) as error:
-            return Played(number, step, sound, Broken(checks.OWNERS, error.problem))
+            return Played(
+                number, step, sound, Broken(checks.OWNERS, f"operation {number}: {error.problem}")
+            )
         if stop is not None and not player.between_releases and stop():
             stopped = True
             break

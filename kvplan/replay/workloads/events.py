@@ -20,6 +20,7 @@ from kvplan.replay.workloads.tally import Tally
 
 NAME, VERSION = "events", 1
 OPERATIONS = "operations"
+PARTIAL = "partial"  # in the header of what a stopped replay recorded
 
 
 class EventTrace:
@@ -59,6 +60,11 @@ def open_events(path: Path | str) -> EventTrace:
     data = yaml_document(source).data
     header = {key: value for key, value in data.items() if key != OPERATIONS}
     return EventTrace(source, checked(header, str(path)), yaml=True)
+
+
+def is_partial(path: Path | str) -> bool:
+    """Whether a replay that was stopped left these operations."""
+    return open_events(path).header.get(PARTIAL) is True
 
 
 def checked(header: dict[str, Any], where: str) -> dict[str, Any]:

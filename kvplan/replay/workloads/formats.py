@@ -59,7 +59,7 @@ def keys(*names: str) -> frozenset[str]:
 CSV, JSON, YAML = "csv", "json", "yaml"
 HASHED = keys("--block-size")
 TIMED = keys("--time-unit")
-RATED = keys("--request-rate")
+RATED = keys("--request-rate", "--seed")
 
 FORMATS: dict[str, Format] = {
     format.name: format

@@ -22,7 +22,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     time_unit: str | None = None
     request_rate: float | None = None
     output_len: int | None = None
-    seed: int = 0
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.block_size is not None and self.block_size < 1:
@@ -46,5 +46,6 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
             "--time-unit": self.time_unit,
             "--request-rate": self.request_rate,
             "--output-len": self.output_len,
+            "--seed": self.seed,
         }
         return [flag for flag, value in made.items() if value is not None]

@@ -18,7 +18,7 @@ def supplied_arrivals(options: ReadOptions, lacking: str) -> Iterator[int]:
         )
     rate = options.request_rate
     process = AtOnce() if rate == float("inf") else Poisson(requests_per_s=rate)
-    return arrival_times(process, f"{options.seed}:arrivals")
+    return arrival_times(process, f"{options.seed or 0}:arrivals")
 
 
 def refuse_rate(options: ReadOptions, where: str | None = None) -> None:
