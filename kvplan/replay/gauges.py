@@ -98,17 +98,23 @@ class Gauges:
         for gauge in self.gauges:
             used = gauge.used = gauge.read()
             if used > gauge.peak:
-                self._mark_peak(gauge, turn)
+                self._mark_peak(gauge, used, turn)
             position = -(-used * BINS // gauge.capacity)
             if grown and gauge.grows:
                 gauge.rise(grown, position, duration)
             else:
                 gauge.bins[position] += duration
+        if turn.step.finished:
+            # new requests had taken theirs before these gave them back
+            rows = self.gauges[-1]
+            most = rows.used + len(turn.step.finished)
+            if most > rows.peak:
+                self._mark_peak(rows, most, turn)
 
-    def _mark_peak(self, gauge: Gauge, turn: Turn) -> None:
+    def _mark_peak(self, gauge: Gauge, used: int, turn: Turn) -> None:
         """The last step of a turn brought it; those taken together are of one duration."""
         num_steps = turn.num_steps
-        gauge.peak = gauge.used
+        gauge.peak = used
         gauge.peak_ns = turn.start_ns + turn.duration_ns * (num_steps - 1) // num_steps
         gauge.peak_step = self.num_steps - 1
 

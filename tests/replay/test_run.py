@@ -97,6 +97,21 @@ def test_the_timeline_stays_bounded_and_keeps_the_peak():
     assert max(point.used for point in result.timeline) == result.pools[0].peak
 
 
+def test_as_many_rows_as_the_peak_are_enough_and_one_fewer_is_not():
+    """Also where a request takes its row in the step that ends another."""
+    traffic = burst(60, 300, 40, SECOND // 11)
+    roomy = replay(small_plan(), traffic)
+    (rows,) = (pool for pool in roomy.pools if pool.unit == "rows")
+    assert rows.peak < 32
+
+    enough, short = (
+        replay(small_plan(max_running_requests=limit), traffic)
+        for limit in (rows.peak, rows.peak - 1)
+    )
+    assert (enough.end_ns, enough.peak_waiting) == (roomy.end_ns, roomy.peak_waiting)
+    assert short.end_ns > roomy.end_ns or short.peak_waiting > roomy.peak_waiting
+
+
 def test_conditions_are_read_and_judged():
     result = replay(small_plan(), burst(10, 100, 20))
     conditions = read_conditions(["retraction,rejection", "occupancy>0.1", "occupancy>99%"])
