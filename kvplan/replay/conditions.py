@@ -24,6 +24,7 @@ FIGURES: dict[str, Callable[[ReplayResult], float]] = {
 COUNTED = ("retraction", "rejection")  # one is too many unless a bound is given
 WAITS = tuple(name for name in FIGURES if name.startswith("wait"))
 UNITS = {"%": 0.01, "s": 1.0, "ms": 0.001}
+LEADING = re.compile(r"[a-z_0-9]+")
 BOUND = re.compile(r"(?P<name>[a-z_0-9]+)(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<unit>%|ms|s)?)?")
 
 
@@ -57,21 +58,26 @@ def read_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
 
 
 def read_condition(text: str) -> Condition:
-    found = BOUND.fullmatch(text)
-    if found is None or found["name"] not in FIGURES:
-        name = found["name"] if found else text
+    name = (LEADING.match(text) or [text])[0]
+    if name not in FIGURES:
         raise InputError(f"unknown condition '{text}'", hint=did_you_mean(name, FIGURES))
-    name, unit = found["name"], found["unit"]
-    bound = bound_of(found, text)
+    found = BOUND.fullmatch(text)
+    if found is None:
+        raise InputError(f"cannot read the bound of '{text}'", hint=example(name))
+    unit, bound = found["unit"], bound_of(found, text)
     if name == "occupancy" and (not 0 < bound < 1 or unit not in (None, "%")):
-        raise InputError(
-            f"'{text}' needs a share of the pool below 1", hint="for example occupancy>0.95"
-        )
+        raise InputError(f"'{text}' needs a share of the pool below 1", hint=example(name))
     if name in COUNTED and unit is not None:
-        raise InputError(f"'{text}' counts {name}s", hint=f"for example {name}>3")
+        raise InputError(f"'{text}' counts {name}s", hint=example(name))
     if name in WAITS and (found["bound"] is None or unit == "%"):
-        raise InputError(f"'{text}' needs a time in seconds", hint=f"for example {name}>2s")
+        raise InputError(f"'{text}' needs a time in s or ms", hint=example(name))
     return Condition(name, bound)
+
+
+def example(name: str) -> str:
+    """How a condition on a figure is written."""
+    bound = "0.95" if name == "occupancy" else "2s" if name in WAITS else "3"
+    return f"for example {name}>{bound}"
 
 
 def bound_of(found: re.Match[str], text: str) -> float:

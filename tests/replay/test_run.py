@@ -152,6 +152,8 @@ def test_waiting_longer_than_asked_is_a_condition():
         ("rejection>3s", "for example rejection>3"),
         ("wait_p99", "for example wait_p99>2s"),
         ("wait_p99>5%", "for example wait_p99>2s"),
+        ("wait_p99>1m", "for example wait_p99>2s"),
+        ("rejection<3", "for example rejection>3"),
         ("wait_p90>2", "did you mean 'wait_p99'?"),
     ],
 )

@@ -12,6 +12,7 @@ from kvplan.errors import TraceError
 from kvplan.replay.workloads.detect import detect
 from kvplan.replay.workloads.jsonrows import undecoded
 from kvplan.replay.workloads.ledger import Ledger
+from kvplan.replay.workloads.operations import NAMES as OPERATION_NAMES
 from kvplan.replay.workloads.operations import Operation
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import BadRow, Row, shown
@@ -88,7 +89,10 @@ def json_operations(source: Source) -> Iterator[tuple[str, Operation]]:
             yield source.where(line), decode(text)
         except (msgspec.MsgspecError, RecursionError) as error:
             problem = undecoded(error, text).problem
-            raise TraceError(problem, where=source.where(line)) from None
+            hint = (
+                f"one of: {', '.join(OPERATION_NAMES)}" if problem.startswith("'op' is ") else None
+            )
+            raise TraceError(problem, where=source.where(line), hint=hint) from None
 
 
 def yaml_operations(source: Source) -> Iterator[tuple[str, Operation]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -124,3 +124,4 @@ Operation = (
     | Free
     | Evict
 )
+NAMES = tuple(str(kind.__struct_config__.tag) for kind in get_args(Operation))

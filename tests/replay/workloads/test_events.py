@@ -125,3 +125,13 @@ def test_operations_are_no_requests_and_requests_no_operations():
         opened(DATA / "events.jsonl")
     with pytest.raises(TraceError, match="not readable as 'events', which needs kvplan, version"):
         open_events(DATA / "mooncake_exact.jsonl")
+
+
+def test_an_unknown_operation_is_refused_with_those_there_are(tmp_path):
+    file = tmp_path / "own.jsonl"
+    file.write_text('{"kvplan": "events", "version": 1}\n{"op": "allok", "requests": ["a"]}\n')
+    with pytest.raises(TraceError) as caught:
+        list(open_events(file))
+
+    assert caught.value.where == f"{file}:2"
+    assert "alloc, extend, decode" in (caught.value.hint or "")
