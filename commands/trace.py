@@ -75,7 +75,6 @@ def trace(
 ) -> None:
     """Replay a workload through the pools of a launch: peaks, shortages, invariants."""
     conditions = asked_conditions(fail_on or ())
-    own.check_files(output, record)
     pools = own.pool_options(
         engine, device, record,
         kv_scale=kv_scale, stamp=stamp, verify_every=verify_every, shrink=shrink,
@@ -93,6 +92,7 @@ def trace(
             seed=seed,
         ),
     )
+    own.check_files(arrivals.path, output, record)
     assumptions = own.assumptions(max_new, tpot, prefill_rate)
     memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
     asked = options.read_launch_options(

@@ -131,6 +131,11 @@ def pool_options(
         raise InputError(f"{asked[0]} needs pools", hint="use --engine pools, or leave it out")
     if engine != "pools" and not asked:
         return None
+    stored = [flag for flag in asked if flag in ("--record", "--shrink", "--stamp")]
+    if device == "meta" and stored:
+        raise InputError(
+            f"{stored[0]} needs slots, on meta there are none", hint="use --device cpu"
+        )
     return PoolOptions(device=device or "auto", record=record, **switches)
 
 
@@ -171,8 +176,8 @@ def one_of(flag: str, value: str, known: Sequence[str]) -> None:
         raise InputError(f"{flag} '{value}' is unknown", hint=did_you_mean(value, known))
 
 
-def check_files(output: Path | None, record: Path | None) -> None:
-    """Refuse names that could not be written, before anything runs."""
+def check_files(workload: Path, output: Path | None, record: Path | None) -> None:
+    """Refuse names that could not be written, or would overwrite the workload."""
     for flag, path, suffixes in (("--output", output, OUTPUTS), ("--record", record, RECORDS)):
         if path is None:
             continue
@@ -185,5 +190,7 @@ def check_files(output: Path | None, record: Path | None) -> None:
             raise InputError(f"the folder '{path.parent}' does not exist")
         if path.is_dir():
             raise InputError(f"{flag} '{path}' is a folder", hint="name a file in it")
+        if path.resolve() == workload.resolve():
+            raise InputError(f"{flag} would overwrite the workload '{path}'", hint="name another")
     if output is not None and record is not None and output.resolve() == record.resolve():
         raise InputError(f"--output and --record both name '{output}'", hint="give each its own")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kvplan.replay.requests import Request
 
+REMEMBERED = 1 << 16
 Arrival = tuple[int, Request]  # time in ns
 
 
 class Feed:
     """A stream of requests, read only as far as time has come.
 
-    A request with a delay is held until its session has no unanswered request before it.
-    `next_ns` is when the next one comes, as far as that is known.
+    A request with a delay is held until its session has no unanswered request before it, and comes
+    that long after the answer, but before none of the stream's that were taken already. Answers of
+    the latest 65,536 sessions are remembered. `next_ns` is when the next one comes, as far as that
+    is known.
     """
 
     def __init__(self, requests: Iterable[Request]) -> None:
@@ -25,25 +28,24 @@ class Feed:
         self._due: list[tuple[int, int, Request]] = []  # follow-ups, by time and number
         self._num_due = 0
         self._unanswered: dict[str, int] = {}
+        self._answered_ns: dict[str, int] = {}  # of sessions that wait for nothing
         self._held: dict[str, deque[Request]] = defaultdict(deque)
         self._advance()
 
-    def take(self, now_ns: int) -> list[Arrival]:
-        """The requests that came until now, with their times."""
-        arrived: list[Arrival] = []
+    def take(self, now_ns: int) -> Iterator[Arrival]:
+        """The requests that came until now, with their times; answers in between may bring more."""
         while self.next_ns is not None and self.next_ns <= now_ns:
             time_ns = self.next_ns
             if self._due and self._due[0][0] == time_ns:
-                arrived.append((time_ns, heapq.heappop(self._due)[2]))
+                request = heapq.heappop(self._due)[2]
                 self._look()
             else:
-                head = self._head
-                assert head is not None
-                arrived.append((time_ns, head))
-                if head.session is not None:
-                    self._count(head.session)
+                assert self._head is not None
+                request = self._head
+                if request.session is not None:
+                    self._count(request.session)
                 self._advance()
-        return arrived
+            yield time_ns, request
 
     def answered(self, session: str | None, now_ns: int) -> None:
         """A request of a session is done with: what waited for it comes after its delay."""
@@ -52,27 +54,48 @@ class Feed:
         self._unanswered[session] -= 1
         if self._held[session]:
             follow_up = self._held[session].popleft()
-            self._num_due += 1
-            due = now_ns + (follow_up.delay_ns or 0)
-            heapq.heappush(self._due, (due, self._num_due, follow_up))
+            self._schedule(follow_up, now_ns + (follow_up.delay_ns or 0))
         elif not self._unanswered[session]:
             del self._unanswered[session], self._held[session]
+            self._remember(session, now_ns)
         self._look()
 
+    def _schedule(self, follow_up: Request, due_ns: int) -> None:
+        self._num_due += 1
+        heapq.heappush(self._due, (due_ns, self._num_due, follow_up))
+
+    def _remember(self, session: str, now_ns: int) -> None:
+        answered = self._answered_ns
+        answered.pop(session, None)
+        answered[session] = now_ns
+        if len(answered) > REMEMBERED:
+            del answered[next(iter(answered))]
+
     def _advance(self) -> None:
-        """Read the next request that does not wait for an answer; put those aside that do."""
+        """Read the next request that waits for no answer; put those aside that do."""
+        reached_ns = 0 if self._head is None else self._head.t_ns
+        self._head = self.next_ns = None
         for request in self._stream:
-            if request.delay_ns is None or not self._unanswered.get(request.session or ""):
+            delay_ns = request.delay_ns
+            if delay_ns is None or not self._put_aside(request, delay_ns, reached_ns):
                 self._head = request
                 self.next_ns = request.t_ns
                 break
-            session = request.session or ""
-            self._count(session)
-            self._held[session].append(request)
-        else:
-            self._head = self.next_ns = None
         if self._due:
             self._look()
+
+    def _put_aside(self, request: Request, delay_ns: int, reached_ns: int) -> bool:
+        """Whether it waits: for an answer that is yet to come, or for a while after the last one."""
+        session = request.session or ""
+        answered_ns = self._answered_ns.get(session)
+        if self._unanswered.get(session):
+            self._held[session].append(request)
+        elif answered_ns is not None:
+            self._schedule(request, max(answered_ns + delay_ns, reached_ns))
+        else:
+            return False
+        self._count(session)
+        return True
 
     def _look(self) -> None:
         head, due = self._head, self._due

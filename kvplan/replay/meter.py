@@ -8,6 +8,8 @@ from collections import Counter
 from kvplan.replay.batch import Decode, Prefill, Step
 from kvplan.replay.scheduler import Scheduler
 
+LONGEST_NS = (1 << 63) - 1  # 292 years: who waited longer counts as that
+
 
 class Meter:
     """Counts in tokens, requests, steps or ns; how full the pools are, `Gauges` see.
@@ -74,4 +76,5 @@ class Meter:
             self.hit_tokens += hit
             self.computed_tokens += part.stop - part.prefix_len
             if is_first:
-                self.waits_ns.append(start_ns - sequence.arrival_ns)
+                waited = start_ns - sequence.arrival_ns
+                self.waits_ns.append(waited if waited < LONGEST_NS else LONGEST_NS)

@@ -149,11 +149,12 @@ class PrefixCache:
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        root = self.root
-        if node is root:
-            return self.no_lock
+        return self.no_lock if node is self.root else PrefixCache.lower(self, self.no_lock, node)
+
+    def lower(self, lock: Lock, node: Node) -> Lock:
+        """Move a lock down to a node below its own."""
         above = node
-        while above is not root:
+        while above is not lock.node:
             if not above.locks:
                 size = above.stop - above.start
                 self.evictable -= size

@@ -61,6 +61,7 @@ class Replay:
         self.now_ns = 0
         self._intake = Intake(server)
         self._decode_ns = assumptions.decode_ns
+        self._jumped_ns = 0  # how long the steps took that the latest turn took together
         self._num_blank = 0
         self._feed = Feed(requests)
 
@@ -79,7 +80,7 @@ class Replay:
 
     def _turn(self) -> Turn:
         start, step, meter = self.now_ns, self.scheduler.step(), self.meter
-        batch, num_steps, grown = step.batch, 1, 0
+        batch, num_steps, grown, self._jumped_ns = step.batch, 1, 0, 0
         if isinstance(batch, Decode):
             self.now_ns += self._decode_ns
         elif batch is not None:
@@ -112,7 +113,8 @@ class Replay:
         # up to the step that starts as the next request comes, or after it
         at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
         num_steps, grown = scheduler.jump(at_most)
-        self.now_ns += num_steps * step_ns
+        self._jumped_ns = num_steps * step_ns
+        self.now_ns += self._jumped_ns
         return 1 + num_steps, grown
 
     def _unblock(self) -> None:
@@ -129,7 +131,12 @@ class Replay:
                 self.scheduler.waiting.requests.append(self._sequence(request, time_ns))
             else:
                 self.meter.rejections[reason] += 1
-                self._feed.answered(request.session, self.now_ns)
+                self._feed.answered(request.session, self._met_ns(time_ns))
+
+    def _met_ns(self, time_ns: int) -> int:
+        """When the loop looked at an arrival: before one of the steps that were taken together."""
+        late_ns = min(self.now_ns - time_ns, self._jumped_ns)
+        return self.now_ns - late_ns // self._decode_ns * self._decode_ns
 
     def _sequence(self, request: Request, time_ns: int) -> Sequence:
         wish = self.assumptions.wish(request)

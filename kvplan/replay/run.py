@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
@@ -64,7 +65,8 @@ def replay(
 
 def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:
     """What one DP rank gets of a workload: every n-th request, as the engine deals them out."""
-    return islice(islice(workload, limit), 0, None, plan.resolved.widths.attn_dp)
+    taken = workload if limit is None else islice(workload, min(limit, sys.maxsize))
+    return islice(taken, 0, None, plan.resolved.widths.attn_dp)
 
 
 def drive(

@@ -96,6 +96,10 @@ class SlidingPrefixCache(PrefixCache):
             start = above.start
         return Lock(node, start)
 
+    def lower(self, lock: Lock, node: Node) -> Lock:
+        self.unlock(lock)
+        return self.lock(node)
+
     def unlock(self, lock: Lock) -> None:
         if lock is self.no_lock:
             return

@@ -69,6 +69,10 @@ class StatePrefixCache(PrefixCache):
         node.state_locks += 1
         return super().lock(node)
 
+    def lower(self, lock: Lock, node: Node) -> Lock:
+        self.unlock(lock)
+        return self.lock(node)
+
     def unlock(self, lock: Lock) -> None:
         if lock is self.no_lock:
             return

@@ -99,9 +99,11 @@ class KvStore:
         while above.stop > protected:
             self.memory.write_row(sequence, above.start, above.slots)
             above = above.parent
-        self.cache.unlock(sequence.lock)
-        # one that has finished holds nothing any longer
-        sequence.lock = self.cache.no_lock if sequence.finished else self.cache.lock(node)
+        if sequence.finished:  # it holds nothing any longer
+            self.cache.unlock(sequence.lock)
+            sequence.lock = self.cache.no_lock
+        else:
+            sequence.lock = self.cache.lower(sequence.lock, node)
         sequence.protected_len = node.stop
         if node.stop > sequence.counted_len:
             sequence.counted_len = node.stop

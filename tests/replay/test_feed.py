@@ -41,6 +41,25 @@ def test_a_follow_up_waits_for_its_answer_and_its_delay():
     assert feed.next_ns is None
 
 
+def test_a_delay_counts_from_an_answer_that_came_before_its_row_was_read():
+    feed = Feed(
+        [
+            request("a1", session="a"),
+            request("b", 100),
+            request("a2", 100, session="a", delay_ns=60),
+            request("c", 120),
+            request("a3", 500, session="a", delay_ns=5),
+            request("d", 600),
+        ]
+    )
+    assert rids(feed.take(0)) == [(0, "a1")]
+    feed.answered("a", 70)
+    assert rids(feed.take(110)) == [(100, "b")]
+    assert rids(feed.take(140)) == [(120, "c"), (130, "a2")]
+    feed.answered("a", 150)
+    assert rids(feed.take(700)) == [(155, "a3"), (600, "d")]
+
+
 def test_a_delay_without_a_request_before_it_counts_as_an_arrival():
     feed = Feed([request("a", 7, session="a", delay_ns=10)])
 
@@ -56,6 +75,6 @@ def test_the_stream_is_read_no_further_than_needed():
             yield request(str(n), n)
 
     feed = Feed(stream())
-    feed.take(3)
+    assert len(rids(feed.take(3))) == 4
 
     assert len(read) == 5

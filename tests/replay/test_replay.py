@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,7 +115,7 @@ def workloads(draw):
     arrivals = sorted(draw(st.lists(st.integers(0, 120), min_size=1, max_size=25)))
     requests = []
     for number, t_steps in enumerate(arrivals):
-        input_len = draw(st.integers(1, 200))
+        input_len = draw(st.integers(1, 200) | st.just(500))  # which is beyond the context
         output_len = draw(st.integers(0, 90))
         session = draw(st.sampled_from([None, None, "a", "b"]))
         requests.append(
@@ -192,6 +193,21 @@ def uses(server, requests, *, jumps):
     for turn in replay:
         gauges.see(turn)
     return gauges.uses()
+
+
+def test_a_follow_up_of_a_refused_request_comes_as_the_loop_meets_it():
+    """Also where it comes while a full batch decodes, of which steps are taken together."""
+    alone = server(max_running_requests=1, num_tokens=2000)
+    requests = [request(0, 0, 1, 120), request(1, 0, 2, 1)]
+    for rid, input_len, delay_ns in [("refused", 500, None), ("follow", 2, 0), ("later", 2, None)]:
+        late = request(0, 100, input_len, 1)
+        late = msgspec.structs.replace(late, rid=rid, session="a", delay_ns=delay_ns)
+        requests.append(late)
+    found = all_figures(alone, requests)
+
+    assert found["jumping"] == found["stepping"] == found["pooled"]
+    waits = found["jumping"]["waits_ns"]
+    assert waits[2] > 60 * STEP_NS
 
 
 def test_everybody_is_answered_and_counted():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kvplan.errors import InputError
+from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.conditions import Condition, asked_conditions, read_conditions
+from kvplan.replay.meter import LONGEST_NS
 from kvplan.replay.run import ReplayOptions, replay
 from kvplan.replay.settings import Choices
 from kvplan.replay.timeline import MAX_POINTS
@@ -95,6 +97,14 @@ def test_the_timeline_stays_bounded_and_keeps_the_peak():
     assert 100 < len(times) <= MAX_POINTS
     assert times == sorted(set(times))
     assert max(point.used for point in result.timeline) == result.pools[0].peak
+
+
+def test_who_waits_longer_than_can_be_counted_is_counted_as_that():
+    slow = ReplayOptions(assumptions=Assumptions(decode_ns=10**16))
+    result = replay(small_plan(max_running_requests=1), burst(3, 10, 2000), slow)
+
+    assert result.wait_ns.max == LONGEST_NS
+    assert result.num_finished == 3
 
 
 def test_as_many_rows_as_the_peak_are_enough_and_one_fewer_is_not():

@@ -215,6 +215,9 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--device", "cudda"], "did you mean 'cuda'?"),
         (["--workload", "chat", "--engine", "accounting", "--stamp"], "--stamp needs pools"),
         (["--workload", "chat", "--fail-on", "retract"], "did you mean 'retraction'?"),
+        (["--workload", "chat", "--request-rate", "1e-300"], "0.000001 or more, or inf"),
+        (["--workload", "chat", "--device", "meta", "--stamp"], "--stamp needs slots, on meta"),
+        (["--workload", "chat", "--device", "meta", "--record", "x.json"], "--record needs slots"),
         (["--workload", "chat", "--seed", "5"], "--seed has no meaning for synthetic"),
         (["--workload", "chat", "--max-new", "all"], "exact, context, or a whole number"),
         (["--workload", "chat", "--max-new", "0"], "a max_new of 0 tokens"),
@@ -362,3 +365,20 @@ def test_what_fail_on_lets_pass_is_told(kvplan):
     assert code == 0
     assert out.startswith("does not fit: ")
     assert out.endswith("; --fail-on lets that pass\n")
+
+
+@pytest.mark.parametrize("flag", ["--output", "--record"])
+def test_a_workload_is_never_overwritten(kvplan, tmp_path, flag):
+    file, link = tmp_path / "own.json", tmp_path / "link.json"
+    file.write_text(text := '{"timestamp": 0, "input_length": 5, "output_length": 3}\n')
+    link.symlink_to(file)
+    for name in (file, link):
+        code, _, err = kvplan(*LAUNCH, "--workload", file, flag, name)
+
+        assert code == 2
+        assert f"{flag} would overwrite the workload '{name}'" in err
+    assert file.read_text() == text
+
+
+def test_a_limit_beyond_all_counting_is_no_limit(kvplan):
+    assert kvplan(*LAUNCH, "--workload", "chat", "--limit", str(1 << 64), "-q")[0] == 0

@@ -7,6 +7,8 @@ import msgspec
 from kvplan.errors import InputError
 from kvplan.replay.workloads.clock import NS_PER
 
+LEAST_RATE = 1e-6
+
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Choices for reading; None leaves a format's own default.
@@ -31,9 +33,10 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(
                 f"unknown time unit '{self.time_unit}'", hint=f"one of: {', '.join(NS_PER)}"
             )
-        if self.request_rate is not None and not self.request_rate > 0:
+        if self.request_rate is not None and not self.request_rate >= LEAST_RATE:
             raise InputError(
-                f"a request rate of {self.request_rate}", hint="requests per second, or inf"
+                f"a request rate of {self.request_rate}",
+                hint=f"requests per second, {LEAST_RATE:f} or more, or inf",
             )
         if self.output_len is not None and self.output_len < 0:
             raise InputError(f"an output of {self.output_len} tokens", hint="0 or more")

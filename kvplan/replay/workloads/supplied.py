@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvplan.errors import TraceError
 from kvplan.replay.workloads.arrivals import AtOnce, Poisson, arrival_times
 from kvplan.replay.workloads.options import ReadOptions
+from kvplan.replay.workloads.rows import MAX_TIME_NS
 
 
 def supplied_arrivals(options: ReadOptions, lacking: str) -> Iterator[int]:
@@ -18,15 +19,26 @@ def supplied_arrivals(options: ReadOptions, lacking: str) -> Iterator[int]:
         )
     rate = options.request_rate
     process = AtOnce() if rate == float("inf") else Poisson(requests_per_s=rate)
-    return arrival_times(process, f"{options.seed or 0}:arrivals")
+    return in_range(arrival_times(process, f"{options.seed or 0}:arrivals"))
+
+
+def in_range(times: Iterator[int]) -> Iterator[int]:
+    """Times as they are; TraceError for one that no clock holds."""
+    for t_ns in times:
+        if t_ns > MAX_TIME_NS:
+            raise TraceError(
+                "the arrivals go on for more than 146 years", hint="raise --request-rate"
+            )
+        yield t_ns
 
 
 def refuse_rate(options: ReadOptions, where: str | None = None) -> None:
     """TraceError where arrivals are given for a file that has its own."""
-    if options.request_rate is not None:
-        raise TraceError(
-            "the file has arrival times of its own", where=where, hint="leave --request-rate out"
-        )
+    for flag, value in (("--request-rate", options.request_rate), ("--seed", options.seed)):
+        if value is not None:
+            raise TraceError(
+                "the file has arrival times of its own", where=where, hint=f"leave {flag} out"
+            )
 
 
 def refuse_output(options: ReadOptions, where: str) -> None:
