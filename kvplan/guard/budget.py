@@ -62,7 +62,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     request_rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     output_len: Annotated[int, Meta(ge=0, le=10**9)] | None = None
-    seed: int = 0
+    seed: int | None = None
     schedule_policy: Literal["fcfs", "lpm"] | None = None
     schedule_conservativeness: Annotated[float, Meta(ge=0, le=1000)] | None = None
     enable_mixed_chunk: bool | None = None

@@ -40,11 +40,13 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     where: str
     hint: str | None = None
+    became: str = ""
+    """what the plan makes of it: a launch is read on, a flag typed by hand is refused"""
 
     @property
     def sentence(self) -> str:
         """Where, what, and the next step, in one line."""
-        return f"{self.where}: {self.text}" + (f"; {self.hint}" if self.hint else "")
+        return f"{self.where}: {self.text}{self.became}" + (f"; {self.hint}" if self.hint else "")
 
 
 class ServerArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +136,8 @@ class ArgumentReader:
             values = [] if inline else self.following()
             hint = suggestion(spelling) if len(self.warnings) < MAX_REMARKS else None
             shown = shortened(" ".join([spelling, *(each.text for each in values)]))
-            self.warn(word, f"SGLang {VERSION} has no such flag: {shown} is left out", hint)
+            text = f"SGLang {VERSION} has no such flag: {shown}"
+            self.warn(word, text, hint, became=" is left out")
         elif found.argument.kind in {"flag", "switch"}:
             if inline:
                 raise self.refuse(word, f"'{spelling}' takes no value, got {shortened(value)}")
@@ -168,7 +171,7 @@ class ArgumentReader:
     def older(self, word: Word, flag: Older, values: list[Word]) -> None:
         """A flag of an earlier version: taken as what it became, with a remark."""
         if flag.field is None:
-            self.warn(word, f"'{flag.flag}' is gone in SGLang {VERSION}: left out")
+            self.warn(word, f"'{flag.flag}' is gone in SGLang {VERSION}", became=": left out")
             return
         argument = arguments()[flag.field]
         self.warn(word, f"'{flag.flag}' is '{argument.flags[0]}' in SGLang {VERSION}")
@@ -243,9 +246,10 @@ class ArgumentReader:
         problem = f"unknown value {shortened(word.text)} of '{argument.flags[0]}'"
         raise self.refuse(word, problem, hint)
 
-    def warn(self, word: Word, text: str, hint: str | None = None) -> None:
+    def warn(self, word: Word, text: str, hint: str | None = None, became: str = "") -> None:
         if len(self.warnings) < MAX_REMARKS:
-            self.warnings.append(Remark(text=text, where=word.place, hint=hint))
+            remark = Remark(text=text, where=word.place, hint=hint, became=became)
+            self.warnings.append(remark)
 
     def refuse(self, word: Word, problem: str, hint: str | None = None) -> InputError:
         return InputError(problem, where=word.place, hint=hint)
