@@ -1,7 +1,6 @@
 """A console whose reader may go away."""
 
 import os
-import sys
 
 from rich.console import Console
 
@@ -11,4 +10,4 @@ class QuietConsole(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())

@@ -13,8 +13,9 @@ from kvplan.replay.conditions import WAITS, Condition, asked_conditions
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.run import ReplayOptions
 from kvplan.replay.settings import launch_choices, not_modelled
-from kvplan.replay.trace import Session, Traced, rank_here, ranks_here
+from kvplan.replay.trace import OPERATIONS, Arrivals, Session, Traced, rank_here, ranks_here
 from kvplan.replay.trace import trace as replay_file
+from kvplan.replay.workloads.detect import detect
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.report.assumed import assumed, assumed_of_operations, supplied_notes
 from kvplan.report.replay import trace_report
@@ -93,6 +94,7 @@ def trace(
         ),
     )
     own.check_files(arrivals.path, output, record)
+    refuse_waits(conditions, arrivals)
     assumptions = own.assumptions(max_new, tpot, prefill_rate)
     memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
     asked = options.read_launch_options(
@@ -113,7 +115,6 @@ def trace(
         traced = replay_file(session, arrivals, pools, counts_alone=counts_alone)
     if traced.outcome.rank:
         leave(traced.outcome)
-    refuse_waits(conditions, traced)
     supplied = supplied_notes(arrivals.options)
     notes = (*planned.estimate.assumed, *supplied, *session_notes(session, traced))
     report = trace_report(
@@ -137,10 +138,10 @@ def trace(
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
 
 
-def refuse_waits(conditions: tuple[Condition, ...], traced: Traced) -> None:
-    """InputError for conditions on waiting where operations were played."""
+def refuse_waits(conditions: tuple[Condition, ...], arrivals: Arrivals) -> None:
+    """InputError for conditions on waiting where operations are to be played."""
     waits = [each for each in conditions if each.name in WAITS]
-    if traced.workload is None and waits:
+    if waits and detect(arrivals.path, format=arrivals.format).format == OPERATIONS:
         raise InputError(
             f"'{waits[0]}' has no meaning for operations",
             hint="they have no arrivals: leave it out",

@@ -114,6 +114,9 @@ def test_a_log_can_come_through_a_pipe():
         json.loads(read.stdout)
     )
 
+    closed = kvplan(["log", "-"], "<&-")
+    assert closed.returncode == 2
+    assert closed.stderr.startswith(b"error: standard input: it is closed")
     empty = kvplan(["log", "-"], "</dev/null")
     assert empty.returncode == 2
     assert empty.stderr.startswith(b"error: standard input: no line of an SGLang start-up")

@@ -101,6 +101,8 @@ def read_log(path: Path) -> ServerLog:
     """Read a log file, `-` for standard input; InputError where no SGLang start-up is in it."""
     piped = path == PIPED
     where = "standard input" if piped else str(path)
+    if piped and sys.stdin is None:
+        raise InputError("it is closed", where=where, hint="name a file, or pipe the log in")
     try:
         with nullcontext(sys.stdin.buffer) if piped else path.open("rb") as file:
             lines = (chunk.decode("utf-8", "replace") for chunk in chunks(file, where))

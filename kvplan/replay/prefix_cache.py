@@ -149,20 +149,26 @@ class PrefixCache:
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        return self.no_lock if node is self.root else PrefixCache.lower(self, self.no_lock, node)
+        if node is self.root:
+            return self.no_lock
+        self._protect(self.root, node)
+        return Lock(node)
 
     def lower(self, lock: Lock, node: Node) -> Lock:
         """Move a lock down to a node below its own."""
-        above = node
-        while above is not lock.node:
-            if not above.locks:
-                size = above.stop - above.start
+        self._protect(lock.node, node)
+        return Lock(node)
+
+    def _protect(self, top: Node, node: Node) -> None:
+        """Lock the path below one node down to another."""
+        while node is not top:
+            if not node.locks:
+                size = node.stop - node.start
                 self.evictable -= size
                 self.protected += size
-                self._leaves.drop(above)
-            above.locks += 1
-            above = above.parent
-        return Lock(node)
+                self._leaves.drop(node)
+            node.locks += 1
+            node = node.parent
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
