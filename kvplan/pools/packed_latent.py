@@ -8,8 +8,8 @@ from kvplan.errors import PoolError
 from kvplan.pools.fp8_blocks import dequantize_power_of_two, quantize_power_of_two
 from kvplan.pools.latent import PagedLatentPool
 from kvplan.pools.packed import PackedLayout, as_bytes
+from kvplan.sizing.request_ring import SCALE_TILE
 
-TILE = 64  # values that share one power-of-two scale
 SCALE_BYTES = 8  # scales of a token: one a tile, the rest padding
 ALIGN_BYTES = 576  # what a page's bytes are padded to a multiple of
 
@@ -23,9 +23,9 @@ class PackedLatentPool(PagedLatentPool):
 
     def page_row(self) -> tuple[int, torch.dtype]:
         nope_dim = self.nope_dim
-        if nope_dim % TILE or nope_dim // TILE > SCALE_BYTES:
+        if nope_dim % SCALE_TILE or nope_dim // SCALE_TILE > SCALE_BYTES:
             raise PoolError(
-                f"packed latents are 1 to {SCALE_BYTES} tiles of {TILE} values wide, not {nope_dim}"
+                f"packed latents are 1 to {SCALE_BYTES} tiles of {SCALE_TILE} values wide, not {nope_dim}"
             )
         self.layout = PackedLayout(
             page_tokens=self.page_size,
@@ -43,7 +43,7 @@ class PackedLatentPool(PagedLatentPool):
         v: torch.Tensor | None,  # noqa: ARG002
     ) -> None:
         nope, rope = k[:, 0, : self.nope_dim], k[:, 0, self.nope_dim :]
-        values, scales = quantize_power_of_two(nope, TILE)
+        values, scales = quantize_power_of_two(nope, SCALE_TILE)
         data = torch.cat((as_bytes(values), as_bytes(rope.to(torch.bfloat16))), dim=-1)
         padded = torch.nn.functional.pad(
             scales.view(torch.uint8), (0, SCALE_BYTES - scales.shape[-1])
@@ -54,7 +54,7 @@ class PackedLatentPool(PagedLatentPool):
         pages = self._pages[self.index(layer_id)]
         data, padded = self.layout.read(pages, self.read_slots(slots))
         values = data[:, : self.nope_dim].view(torch.float8_e4m3fn)
-        scales = padded[:, : self.nope_dim // TILE].contiguous().view(torch.float8_e8m0fnu)
+        scales = padded[:, : self.nope_dim // SCALE_TILE].contiguous().view(torch.float8_e8m0fnu)
         rope = data[:, self.nope_dim :].contiguous().view(torch.bfloat16)
         nope = dequantize_power_of_two(values, scales)
         return torch.cat((nope, rope), dim=-1).unsqueeze(1), None

@@ -24,8 +24,8 @@ FIGURES: dict[str, Callable[[ReplayResult], float]] = {
 COUNTED = ("retraction", "rejection")  # one is too many unless a bound is given
 WAITS = tuple(name for name in FIGURES if name.startswith("wait"))
 UNITS = {"%": 0.01, "s": 1.0, "ms": 0.001}
-LEADING = re.compile(r"[a-z_0-9]+")
-BOUND = re.compile(r"(?P<name>[a-z_0-9]+)(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<unit>%|ms|s)?)?")
+NAME = re.compile(r"[a-z_0-9]+")
+BOUND = re.compile(r"(?:\s*>\s*(?P<bound>[0-9.]+)\s*(?P<unit>%|ms|s)?)?")
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -58,10 +58,10 @@ def read_conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
 
 
 def read_condition(text: str) -> Condition:
-    name = (LEADING.match(text) or [text])[0]
+    name = (NAME.match(text) or [text])[0]
     if name not in FIGURES:
         raise InputError(f"unknown condition '{text}'", hint=did_you_mean(name, FIGURES))
-    found = BOUND.fullmatch(text)
+    found = BOUND.fullmatch(text, len(name))
     if found is None:
         raise InputError(f"cannot read the bound of '{text}'", hint=example(name))
     unit, bound = found["unit"], bound_of(found, text)

@@ -74,15 +74,13 @@ class Feed:
     def _advance(self) -> None:
         """Read the next request that waits for no answer; put those aside that do."""
         reached_ns = 0 if self._head is None else self._head.t_ns
-        self._head = self.next_ns = None
+        self._head = None
         for request in self._stream:
             delay_ns = request.delay_ns
             if delay_ns is None or not self._put_aside(request, delay_ns, reached_ns):
                 self._head = request
-                self.next_ns = request.t_ns
                 break
-        if self._due:
-            self._look()
+        self._look()
 
     def _put_aside(self, request: Request, delay_ns: int, reached_ns: int) -> bool:
         """Whether it waits: for an answer that is yet to come, or for a while after the last one."""

@@ -181,8 +181,7 @@ class PrefixCache:
                 size = node.stop - node.start
                 self.evictable += size
                 self.protected -= size
-                if not node.children:
-                    self._leaves.put(node)
+                self._offer(node)
             node = node.parent
 
     def evict(self, num_tokens: int) -> int:
@@ -209,11 +208,10 @@ class PrefixCache:
             child = node.children.get(key.page(node.stop, page))
             if child is None:
                 return found
-            if child.key is not key or child.stop > stop:
-                shared = floor_page(key.common(child.key, child.start, min(child.stop, stop)), page)
-                if shared < child.stop:
-                    found.append(self._split(child, shared))
-                    return found
+            shared = floor_page(key.common(child.key, child.start, min(child.stop, stop)), page)
+            if shared < child.stop:
+                found.append(self._split(child, shared))
+                return found
             found.append(child)
             node = child
         return found
@@ -244,8 +242,7 @@ class PrefixCache:
         upper = Node(lower.parent, lower.page, lower.key, lower.start, position, lower.slots[:cut])
         upper.hits = lower.hits
         upper.locks = lower.locks
-        self._clock += 1
-        upper.access_time = upper.creation_time = self._clock
+        self._stamp(upper)
         lower.parent.children[lower.page] = upper
         lower.page = lower.key.page(position, self.page_size)
         upper.children[lower.page] = lower
@@ -259,12 +256,15 @@ class PrefixCache:
         """A new node, not yet a candidate."""
         page = key.page(parent.stop, self.page_size)
         node = parent.children[page] = Node(parent, page, key, parent.stop, stop, slots)
-        self._clock += 1
-        node.access_time = node.creation_time = self._clock
+        self._stamp(node)
         if not parent.locks:
             self._leaves.drop(parent)
         self.evictable += stop - node.start
         return node
+
+    def _stamp(self, node: Node) -> None:
+        self._clock += 1
+        node.access_time = node.creation_time = self._clock
 
     def _remove(self, node: Node) -> None:
         parent = node.parent
@@ -272,8 +272,12 @@ class PrefixCache:
         size = node.stop - node.start
         self.evictable -= size
         self.evicted += size
-        if not parent.locks and not parent.children:
-            self._leaves.put(parent)
+        self._offer(parent)
+
+    def _offer(self, node: Node) -> None:
+        """Make a node a candidate if it is an unlocked leaf."""
+        if not node.locks and not node.children:
+            self._leaves.put(node)
 
 
 def upwards(node: Node) -> Iterator[Node]:

@@ -94,14 +94,13 @@ class Replay:
         waiting = self.scheduler.waiting.requests
         if waiting and len(waiting) > meter.peak_waiting:
             meter.peak_waiting = len(waiting)
+        self._num_blank = 0 if batch is not None else self._num_blank + 1
         if batch is None:
             self._unblock()
-        else:
-            self._num_blank = 0
-            if isinstance(batch, Decode):
-                if self._jumping is not None:
-                    num_steps, grown = self._jump(self._jumping)
-                meter.decode(batch, num_steps)
+        elif isinstance(batch, Decode):
+            if self._jumping is not None:
+                num_steps, grown = self._jump(self._jumping)
+            meter.decode(batch, num_steps)
         return Turn(step, num_steps, grown, start, self.now_ns - start)
 
     def _jump(self, scheduler: CountingScheduler) -> tuple[int, int]:
@@ -119,7 +118,6 @@ class Replay:
 
     def _unblock(self) -> None:
         """A blank turn may have freed something; a second one had nothing left to wait for."""
-        self._num_blank += 1
         if self._num_blank > 1 and not self.scheduler.is_idle():
             self._reject(self.scheduler.drop_head(), STALLED)
 

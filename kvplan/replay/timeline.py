@@ -62,7 +62,7 @@ class Timeline:
 
     def _open(self, now_ns: int) -> None:
         store, running = self._replay.store, self._running.sequences
-        self._until_ns = (now_ns // self._interval_ns + 1) * self._interval_ns
+        self._until_ns = self._end_of(now_ns)
         self.points.append(
             Point(
                 t_ns=now_ns,
@@ -79,6 +79,10 @@ class Timeline:
         if len(self.points) > self._max_points:
             self._thin()
 
+    def _end_of(self, t_ns: int) -> int:
+        """Where the interval that a time lies in ends."""
+        return (t_ns // self._interval_ns + 1) * self._interval_ns
+
     def _used(self, name: str) -> int:
         """What is used of a pool; nothing of one that this server has not."""
         return self._pools[name].used if name in self._pools else 0
@@ -86,7 +90,7 @@ class Timeline:
     def _thin(self) -> None:
         """Double the interval: points that now share one become one."""
         self._interval_ns *= 2
-        self._until_ns = (self.points[-1].t_ns // self._interval_ns + 1) * self._interval_ns
+        self._until_ns = self._end_of(self.points[-1].t_ns)
         thinned: list[Point] = []
         for point in self.points:
             same = thinned and (

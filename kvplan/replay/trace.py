@@ -20,7 +20,6 @@ from kvplan.replay.outcome import Outcome
 from kvplan.replay.requests import BlockIds, Request
 from kvplan.replay.run import Observer, ReplayOptions, replay
 from kvplan.replay.workloads.detect import detect
-from kvplan.replay.workloads.events import is_partial
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.summary import Watch, WorkloadSummary
 from kvplan.replay.workloads.workload import open_workload
@@ -100,8 +99,8 @@ def trace(
         refuse_counts(counts_alone, "operations need slots, and counts have none")
         refuse_meaningless(session, arrivals)
         player = pool_engine("operations_run")
-        outcome = player.trace_operations(session, arrivals.path, pools or PoolOptions())
-        stopped = "; of a replay that was stopped" if is_partial(arrivals.path) else ""
+        outcome, partial = player.trace_operations(session, arrivals.path, pools or PoolOptions())
+        stopped = "; of a replay that was stopped" if partial else ""
         return Traced(outcome, detected.describe() + stopped)
     workload = open_workload(
         arrivals.path,

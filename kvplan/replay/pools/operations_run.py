@@ -34,9 +34,10 @@ FLAGS = {
 NO_SCHEDULER = "operations are played as they stand: nothing is predicted"
 
 
-def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outcome:
-    """Play a file of operations; a broken invariant is part of the outcome.
+def trace_operations(session: Session, path: Path, options: PoolOptions) -> tuple[Outcome, bool]:
+    """Play a file of operations, and whether a stopped replay left it.
 
+    A broken invariant is part of the outcome.
     TraceError where the file contradicts itself, InputError where it was made on other pools.
     """
     refuse_other_forms(session.plan)
@@ -88,7 +89,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
     if options.record is not None:
         kept = played if shrunk is None else shrunk
         write_prefix(options.record, trace, kept.num_operations)
-    return Outcome(
+    outcome = Outcome(
         result=result_of(server, played, levels),
         engine="pools",
         device=place.name,
@@ -101,6 +102,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> Outc
         reserve=assembly.reserve.use(),
         wall_s=time.perf_counter() - start,
     )
+    return outcome, trace.is_partial
 
 
 def refuse_other_pools(header: dict[str, object], server: Server, path: Path) -> None:

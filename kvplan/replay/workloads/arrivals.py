@@ -10,7 +10,8 @@ import msgspec
 
 from kvplan.replay.workloads.clock import SECOND
 
-Rate = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
+LEAST_RATE = 1e-6  # requests a second
+Rate = Annotated[float, msgspec.Meta(ge=LEAST_RATE, le=1e6)]
 Seconds = Annotated[float, msgspec.Meta(ge=1e-3, le=1e6)]
 
 

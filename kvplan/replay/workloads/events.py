@@ -35,6 +35,11 @@ class EventTrace:
         self.header = header
         self._yaml = yaml
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether a replay that was stopped left these operations."""
+        return self.header.get(PARTIAL) is True
+
     def __iter__(self) -> Iterator[Operation]:
         """Operations in file order; TraceError at one that contradicts those before it."""
         ledger = Ledger()
@@ -61,11 +66,6 @@ def open_events(path: Path | str) -> EventTrace:
     data = yaml_document(source).data
     header = {key: value for key, value in data.items() if key != OPERATIONS}
     return EventTrace(source, checked(header, str(path)), yaml=True)
-
-
-def is_partial(path: Path | str) -> bool:
-    """Whether a replay that was stopped left these operations."""
-    return open_events(path).header.get(PARTIAL) is True
 
 
 def checked(header: dict[str, Any], where: str) -> dict[str, Any]:

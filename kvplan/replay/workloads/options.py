@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kvplan.errors import InputError
+from kvplan.replay.workloads.arrivals import LEAST_RATE
 from kvplan.replay.workloads.clock import NS_PER
-
-LEAST_RATE = 1e-6
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
