@@ -66,7 +66,7 @@ def hits_tree(requests: Iterable[Request], num_blocks: int, policy: str = "lru")
         cache.evict(len(key.tokens) - found.prefix_len - num_free)
         stop = min(len(key.tokens), found.prefix_len + num_free)
         num_free -= stop - found.prefix_len
-        cache.insert(key, range(stop), found.node)
+        cache.insert(key, range(found.prefix_len, stop), found.node)
         cache.unlock(lock)
 
 

@@ -46,7 +46,14 @@ class Node:
     )
 
     def __init__(
-        self, parent: Node | None, page: Hashable, key: Key, start: int, stop: int, slots: Slots
+        self,
+        parent: Node | None,
+        page: Hashable,
+        key: Key,
+        start: int,
+        stop: int,
+        slots: Slots,
+        time: int = 0,
     ) -> None:
         self.parent = self if parent is None else parent
         self.page = page
@@ -57,8 +64,8 @@ class Node:
         self.children: dict[Hashable, Node] = {}
         self.locks = 0
         self.hits = 0
-        self.access_time = 0
-        self.creation_time = 0
+        self.access_time = time
+        self.creation_time = time
         self.has_sliding = False
         self.sliding_locks = 0
         self.sliding_time = 0
@@ -111,12 +118,15 @@ class PrefixCache:
         self.root.locks = 1  # it never goes
         self._release = release
         self.no_lock = Lock(self.root)
+        self._nothing = Match(0, self.root, 0)
         self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
         self._clock = 0
 
     def match(self, key: Key, limit: int) -> Match:
         """The longest cached prefix among the first `limit` tokens; a node it ends within is split."""
         node = self.root
+        if key.page(0, self.page_size) not in node.children:
+            return self._nothing
         for child in self._walk(key, floor_page(limit, self.page_size), node):
             self._touch(child)
             node = child
@@ -125,23 +135,29 @@ class PrefixCache:
     def insert(
         self, key: Key, slots: Slots, held: Node | None = None, counted_to: int = 0
     ) -> Inserted:
-        """Cache the whole pages of a key's first `len(slots)` tokens.
+        """Cache the whole pages of a key's next `len(slots)` tokens.
 
-        The slots down to `held`, where the caller's lock on this key ends, are the cache's. What
-        else is cached keeps its slots: the incoming ones are released. Nodes that end by
-        `counted_to` get no hit: they had theirs.
+        They come behind `held`, where the caller's lock on this key ends. What is cached of them
+        keeps its slots: the incoming ones are released. Nodes that end by `counted_to` get no
+        hit: they had theirs.
         """
-        stop = floor_page(len(slots), self.page_size)
-        node = self.root if held is None else self._touch_held(held, counted_to)
-        for child in self._walk(key, stop, node):
-            node = child
-            if node.stop > counted_to:
-                node.hits += 1
-            self._touch(node)
-            self._release(slots[node.start : node.stop])
+        node = self.root
+        if held is not None and held is not node:
+            node = self._touch_held(held, counted_to)
+        first = node.stop
+        stop = (first + len(slots)) // self.page_size * self.page_size
+        if node.children:
+            for child in self._walk(key, stop, node):
+                node = child
+                if node.stop > counted_to:
+                    node.hits += 1
+                self._touch(node)
+                self._release(slots[node.start - first : node.stop - first])
         prefix_len = node.stop
         if prefix_len < stop:
-            node = self._add(node, key, stop, slots[prefix_len:stop])
+            if stop - prefix_len < len(slots):
+                slots = slots[prefix_len - first : stop - first]
+            node = self._add(node, key, stop, slots)
             if stop > counted_to:
                 node.hits = 1
             self._leaves.put(node)
@@ -181,7 +197,8 @@ class PrefixCache:
                 size = node.stop - node.start
                 self.evictable += size
                 self.protected -= size
-                self._offer(node)
+                if not node.children:
+                    self._leaves.put(node)
             node = node.parent
 
     def evict(self, num_tokens: int) -> int:
@@ -189,8 +206,7 @@ class PrefixCache:
         evicted = 0
         while evicted < num_tokens and (node := self._leaves.pop()) is not None:
             evicted += node.stop - node.start
-            self._remove(node)
-            self._release(node.slots)
+            self._drop_leaf(node)
         return evicted
 
     def cut(self, node: Node, position: int) -> None:
@@ -217,17 +233,18 @@ class PrefixCache:
         return found
 
     def _touch_held(self, held: Node, counted_to: int) -> Node:
-        """Touch a locked path from the root down; nodes that end behind a position get a hit."""
-        node = held
-        above: list[Node] = []
-        while node is not self.root:
-            above.append(node)
-            node = node.parent
-        for node in reversed(above):
+        """Touch a locked path; nodes that end behind a position get a hit.
+
+        The deeper a node the later its time. A path has no more nodes than tokens.
+        """
+        node, root = held, self.root
+        time = self._clock = self._clock + held.stop
+        while node is not root:
             if node.stop > counted_to:
                 node.hits += 1
-            self._clock += 1
-            node.access_time = self._clock
+            node.access_time = time
+            time -= 1
+            node = node.parent
         return held
 
     def _touch(self, node: Node) -> None:
@@ -239,10 +256,18 @@ class PrefixCache:
     def _split(self, lower: Node, position: int) -> Node:
         """Cut a node in two; the upper one is new, with the hits and locks of the lower."""
         cut = position - lower.start
-        upper = Node(lower.parent, lower.page, lower.key, lower.start, position, lower.slots[:cut])
+        self._clock += 1
+        upper = Node(
+            lower.parent,
+            lower.page,
+            lower.key,
+            lower.start,
+            position,
+            lower.slots[:cut],
+            self._clock,
+        )
         upper.hits = lower.hits
         upper.locks = lower.locks
-        self._stamp(upper)
         lower.parent.children[lower.page] = upper
         lower.page = lower.key.page(position, self.page_size)
         upper.children[lower.page] = lower
@@ -254,30 +279,29 @@ class PrefixCache:
 
     def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
         """A new node, not yet a candidate."""
-        page = key.page(parent.stop, self.page_size)
-        node = parent.children[page] = Node(parent, page, key, parent.stop, stop, slots)
-        self._stamp(node)
+        start, time = parent.stop, self._clock + 1
+        self._clock = time
+        page = key.page(start, self.page_size)
+        node = parent.children[page] = Node(parent, page, key, start, stop, slots, time)
         if not parent.locks:
             self._leaves.drop(parent)
-        self.evictable += stop - node.start
+        self.evictable += stop - start
         return node
 
-    def _stamp(self, node: Node) -> None:
-        self._clock += 1
-        node.access_time = node.creation_time = self._clock
+    def _drop_leaf(self, node: Node) -> None:
+        """Take an unlocked leaf, which is no candidate any more, out with all that it holds."""
+        self._remove(node)
+        self._release(node.slots)
 
     def _remove(self, node: Node) -> None:
+        """Take a leaf out of the tree; its parent may be a candidate now."""
         parent = node.parent
         del parent.children[node.page]
         size = node.stop - node.start
         self.evictable -= size
         self.evicted += size
-        self._offer(parent)
-
-    def _offer(self, node: Node) -> None:
-        """Make a node a candidate if it is an unlocked leaf."""
-        if not node.locks and not node.children:
-            self._leaves.put(node)
+        if not parent.locks and not parent.children:
+            self._leaves.put(parent)
 
 
 def upwards(node: Node) -> Iterator[Node]:

@@ -58,22 +58,23 @@ class SlidingPrefixCache(PrefixCache):
         counted_to: int = 0,
         window_from: int = 0,
     ) -> Inserted:
-        """As without sliding slots; those of the incoming ones begin at `window_from`.
+        """As without sliding slots; those of the incoming ones begin at position `window_from`.
 
         A tombstone inside the incoming window takes them over, cut where the window begins.
         """
-        stop = floor_page(len(slots), self.page_size)
         node = self.root if held is None else self._touch_held(held, counted_to)
+        first = node.stop
+        stop = floor_page(first + len(slots), self.page_size)
         for child in self._walk(key, stop, node):
             node = child
             self._touch(node)
-            start = node.start
-            consumed = self._revive(node, slots, window_from)
-            self._release_duplicates(slots, start, consumed, window_from)
+            live = min(max(window_from, node.start), node.stop) - node.start
+            incoming = slots[node.start - first : node.stop - first]
+            self._release_duplicates(incoming[: self._revive(node, incoming, live)], live)
             node.hits += node.stop > counted_to
         prefix_len = node.stop
         if prefix_len < stop:
-            node = self._add(node, key, stop, slots[prefix_len:stop])
+            node = self._add(node, key, stop, slots[prefix_len - first : stop - first])
             self._fill_leaf(node, window_from)
             node.hits += stop > counted_to
             self._leaves.put(node)
@@ -128,13 +129,6 @@ class SlidingPrefixCache(PrefixCache):
                 self._memory.free_sliding(node.slots)
                 self._bury(node)
 
-    def evict(self, num_tokens: int) -> int:
-        evicted = 0
-        while evicted < num_tokens and (node := self._leaves.pop()) is not None:
-            evicted += len(node)
-            self._drop_leaf(node)
-        return evicted
-
     def _drop_leaf(self, node: Node) -> None:
         """Release a leaf with all that it has on both sides."""
         self._remove(node)
@@ -150,30 +144,31 @@ class SlidingPrefixCache(PrefixCache):
         node.has_sliding = False
         self.evictable_sliding -= len(node)
 
-    def _revive(self, node: Node, slots: Slots, window_from: int) -> int:
-        """Give a tombstone the sliding slots of an incoming window; where what is used up begins."""
-        start = max(node.start, window_from)
-        if node.has_sliding or start >= node.stop:
-            return node.stop
-        if start > node.start:
-            self._split(node, start)
-        incoming = slots[start : node.stop]
+    def _revive(self, node: Node, incoming: Slots, live: int) -> int:
+        """Give a tombstone the incoming sliding slots, which begin at the `live`-th.
+
+        Returns how many of the incoming slots are not used up.
+        """
+        if node.has_sliding or live == len(incoming):
+            return len(incoming)
+        if live:
+            self._split(node, node.start + live)
+        window = incoming[live:]
         if node.locks:
-            self._memory.move_sliding(node.slots, incoming)
-            self._memory.free_full(incoming)
+            self._memory.move_sliding(node.slots, window)
+            self._memory.free_full(window)
         else:
             self._memory.free_full(node.slots)
-            node.slots = incoming
+            node.slots = window
         self._fill(node)
-        return start
+        return live
 
-    def _release_duplicates(self, slots: Slots, start: int, stop: int, window_from: int) -> None:
-        """Release incoming slots of what is cached; below the window only full ones are left."""
-        live = min(max(window_from, start), stop)
-        if start < live:
-            self._memory.free_full(slots[start:live])
-        if live < stop:
-            self._memory.free(slots[live:stop])
+    def _release_duplicates(self, slots: Slots, live: int) -> None:
+        """Release incoming slots of what is cached; only the `live`-th on have sliding ones."""
+        if live:
+            self._memory.free_full(slots[:live])
+        if live < len(slots):
+            self._memory.free(slots[live:])
 
     def _fill_leaf(self, leaf: Node, window_from: int) -> None:
         """Mark what a new leaf has on the sliding side, its last window a node of its own."""

@@ -88,12 +88,12 @@ class SlidingStore(KvStore):
             self._slide(sequence, end - 1)
         inserted = self.cache.insert(
             sequence.key,
-            self.memory.row_slots(sequence, 0, end),
+            self.memory.row_slots(sequence, sequence.protected_len, end),
             sequence.lock.node,
             sequence.counted_len,
             sequence.sliding_start,
         )
-        self._hold(sequence, inserted.node)
+        self._hold(sequence, inserted.node, inserted.prefix_len)
         if branches:
             sequence.branch_len = 0
             if not sequence.finished:

@@ -15,8 +15,9 @@ from kvplan.units import floor_page
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """Where an insert ended, and whether the cache took the state that came with it."""
+    """What an insert says, and whether the cache took the state that came with it."""
 
+    prefix_len: int
     node: Node
     took_state: bool
 
@@ -49,16 +50,17 @@ class StatePrefixCache(PrefixCache):
         self, key: Key, slots: Slots, state: Slots, held: Node | None = None, counted_to: int = 0
     ) -> Kept:
         """`insert`, with the state after the last of these tokens, unless there is one already."""
-        node = self.insert(key, slots, held, counted_to).node
+        inserted = self.insert(key, slots, held, counted_to)
+        node = inserted.node
         if node is self.root or node.state is not None:
             self._touch_state(node)
-            return Kept(node, took_state=False)
+            return Kept(inserted.prefix_len, node, took_state=False)
         node.state = state
         if not node.state_locks:
             self.evictable_states += 1
             self._states.put(node)
         self._touch_state(node)
-        return Kept(node, took_state=True)
+        return Kept(inserted.prefix_len, node, took_state=True)
 
     def lock(self, node: Node) -> Lock:
         if node is self.root:
@@ -83,13 +85,6 @@ class StatePrefixCache(PrefixCache):
             self._states.put(node)
         super().unlock(lock)
 
-    def evict(self, num_tokens: int) -> int:
-        evicted = 0
-        while evicted < num_tokens and (node := self._leaves.pop()) is not None:
-            evicted += len(node)
-            self._drop_leaf(node)
-        return evicted
-
     def evict_states(self, num_states: int) -> None:
         """Release unlocked states until so many came back, as far as there are any."""
         wanted = self.evictable_states - num_states
@@ -103,8 +98,7 @@ class StatePrefixCache(PrefixCache):
                 self._drop_state(node)
 
     def _drop_leaf(self, node: Node) -> None:
-        self._remove(node)
-        self._release(node.slots)
+        super()._drop_leaf(node)
         if node.state is not None:
             self._states.drop(node)
             self._drop_state(node)

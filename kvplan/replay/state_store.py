@@ -56,12 +56,12 @@ class StateStore(KvStore):
             state = self._take_state(sequence)
         kept = self.cache.keep(
             sequence.key,
-            self.memory.row_slots(sequence, 0, end),
+            self.memory.row_slots(sequence, sequence.protected_len, end),
             state,
             sequence.lock.node,
             sequence.counted_len,
         )
-        self._hold(sequence, kept.node)
+        self._hold(sequence, kept.node, kept.prefix_len)
         if not sequence.finished:
             if not kept.took_state:
                 self.memory.free_states(state)

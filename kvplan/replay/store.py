@@ -76,11 +76,13 @@ class KvStore:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
         if not self.caching:
             return
-        slots = self.memory.row_slots(sequence, 0, stop)
-        node = self.cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len).node
+        slots = self.memory.row_slots(sequence, sequence.protected_len, stop)
+        inserted = self.cache.insert(
+            sequence.key, slots, sequence.lock.node, sequence.counted_len
+        )
         if stop > sequence.prompt_len:  # an answer can go without its prompt
-            self.cache.cut(node, floor_page(sequence.prompt_len, self.page_size))
-        self._hold(sequence, node)
+            self.cache.cut(inserted.node, floor_page(sequence.prompt_len, self.page_size))
+        self._hold(sequence, inserted.node, inserted.prefix_len)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
         """Give back all that a request holds; with `keep` the cache takes its whole pages first."""
@@ -93,12 +95,13 @@ class KvStore:
         self.memory.close_row(sequence)
         sequence.holds_row = False
 
-    def _hold(self, sequence: Sequence, node: Node) -> None:
-        """Move a request's lock to where its insert ended; its row follows the cache's slots."""
-        above, protected = node, sequence.protected_len
-        while above.stop > protected:
-            self.memory.write_row(sequence, above.start, above.slots)
-            above = above.parent
+    def _hold(self, sequence: Sequence, node: Node, known_len: int) -> None:
+        """Move a request's lock to where its insert ended.
+
+        Its row follows the cache's slots, if so much of it was `known` before.
+        """
+        if known_len > sequence.protected_len:
+            self._follow(sequence, node)
         if sequence.finished:  # it holds nothing any longer
             self.cache.unlock(sequence.lock)
             sequence.lock = self.cache.no_lock
@@ -107,6 +110,12 @@ class KvStore:
         sequence.protected_len = node.stop
         if node.stop > sequence.counted_len:
             sequence.counted_len = node.stop
+
+    def _follow(self, sequence: Sequence, node: Node) -> None:
+        """Write the cache's slots down to a node into a row, from where they may differ."""
+        while node.stop > sequence.protected_len:
+            self.memory.write_row(sequence, node.start, node.slots)
+            node = node.parent
 
     def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
         if start < stop:
