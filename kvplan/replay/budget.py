@@ -8,7 +8,7 @@ from kvplan.replay.estimate import expected_new
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.store import KvStore
-from kvplan.units import ceil_page, floor_page
+from kvplan.units import floor_page
 
 
 class Stop(Enum):
@@ -31,17 +31,16 @@ class PrefillBudget:
         self.parts: list[Part] = []
         self.num_tokens = 0
         self.chunked: Sequence | None = None  # whose prompt the pass leaves cut, one at most
-        self._reserved_total = reserved + num_mixed
-        self._reserved_now = num_mixed
+        self.is_spent = False  # whether the step computes as many tokens as it may
+        self._reserved = reserved + num_mixed
         self._chunk_left = server.chunked_prefill_size
         self._input_left = server.max_prefill_tokens
-        self.is_spent = False  # whether the step computes as many tokens as it may
         if num_mixed:
             self._spend(num_mixed)
 
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""
-        if not self._has_memory():
+        if self.store.reachable() <= self._reserved:
             return Stop.NO_MEMORY
         return Stop.OTHER if self.is_spent else None
 
@@ -58,65 +57,59 @@ class PrefillBudget:
 
     def admit(self, sequence: Sequence) -> Stop | None:
         """Take a waiting request whose prefix is matched in; returns why not, if it cannot be."""
-        lock = self.store.cache.lock(sequence.node)
-        chosen = self._choose(sequence)
-        if isinstance(chosen, Stop):
-            self.store.cache.unlock(lock)
-            return chosen
-        taken, is_middle = chosen
+        cache, seq_len, prefix_len = self.store.cache, sequence.seq_len, sequence.prefix_len
+        lock = cache.lock(sequence.node)
+        remaining = seq_len - prefix_len
+        new = expected_new(sequence.max_new, seq_len - sequence.prompt_len)
+        taken = self._choose(prefix_len, remaining, new)
+        if isinstance(taken, Stop):
+            cache.unlock(lock)
+            return taken
         sequence.lock = lock
-        self._admit(sequence, taken, is_middle)
+        self._admit(sequence, taken, taken < remaining)
         return None
 
-    def _choose(self, sequence: Sequence) -> tuple[int, bool] | Stop:
-        """(tokens to compute now, whether the prompt is cut), its prefix being locked."""
-        remaining = sequence.seq_len - sequence.prefix_len
-        paged = ceil_page(remaining, self.page_size)
-        limit = self._room(sequence, remaining)
+    def _choose(self, prefix_len: int, remaining: int, new: int) -> int | Stop:
+        """How many of a prompt's remaining tokens to compute now, its prefix being locked."""
+        page = self.page_size
+        limit = self._room(remaining, new)
         if limit == 0:
             return Stop.NO_MEMORY
+        paged = -(-remaining // page) * page
         if limit is None:
-            if self.parts and paged >= self._input_left:
-                return Stop.OTHER
-            return remaining, False
+            return Stop.OTHER if self.parts and paged >= self._input_left else remaining
         if paged <= limit:
-            return remaining, False
-        end = floor_page(sequence.prefix_len + floor_page(limit, self.page_size), self.page_size)
+            return remaining
+        end = floor_page(prefix_len + floor_page(limit, page), page)
         # a second cut prompt would have nobody to go on with it
-        if end <= sequence.prefix_len or self.chunked is not None:
-            return Stop.OTHER
-        return end - sequence.prefix_len, True
+        return Stop.OTHER if end <= prefix_len or self.chunked is not None else end - prefix_len
 
     def _admit(self, sequence: Sequence, taken: int, is_middle: bool) -> None:
-        sequence.stop = sequence.prefix_len + taken
-        self.parts.append(Part(sequence, sequence.prefix_len, sequence.stop, is_middle))
+        page, start = self.page_size, sequence.prefix_len
+        sequence.stop = stop = start + taken
+        self.parts.append(Part(sequence, start, stop, is_middle))
         self.num_tokens += taken
         if is_middle:
             self.chunked = sequence
-        paged = ceil_page(taken, self.page_size)
+        paged = -(-taken // page) * page
         self._reserve(paged, 0 if is_middle else expected_new(sequence.max_new, 0))
         self._spend(paged)
 
     def _spend(self, num_tokens: int) -> None:
         self._input_left -= num_tokens
+        self.is_spent = self._input_left <= 0
         if self._chunk_left is not None:
             self._chunk_left -= num_tokens
-        self.is_spent = self._input_left <= 0 or (
-            self._chunk_left is not None and self._chunk_left <= 0
-        )
+            if self._chunk_left <= 0:
+                self.is_spent = True
 
     @property
     def _memory_left(self) -> float:
-        return self.store.reachable() - self._reserved_total
+        return self.store.reachable() - self._reserved
 
-    def _has_memory(self) -> bool:
-        reachable = self.store.reachable()
-        return reachable > self._reserved_total and reachable > self._reserved_now
-
-    def _room(self, sequence: Sequence, remaining: int) -> int | None:
+    def _room(self, remaining: int, new: int) -> int | None:
         """Tokens that may be computed now: 0 if memory is short, None if nothing limits them."""
-        new = expected_new(sequence.max_new, sequence.outputs)
-        left = self.store.reachable() - self._reserved_total
+        left = self.store.reachable() - self._reserved
         return self._chunk_left if remaining + new + self.page_size < left else 0
 
     def _continuation_limit(self, chunk: int) -> int:
@@ -126,5 +119,4 @@ class PrefillBudget:
 
     def _reserve(self, paged: int, new: int) -> None:
         """Reckon with what is admitted but not yet allocated: its pages, a page more, its answer."""
-        self._reserved_now += paged + self.page_size
-        self._reserved_total += paged + self.page_size + new
+        self._reserved += paged + self.page_size + new

@@ -115,17 +115,19 @@ class Scheduler:
         running = self.running
         if self._sliding is not None or not running.sequences:
             running.full = False
-        if self.chunked is None:
-            if not running.full and self._rows_left() <= 0:
+        chunked, num_rows = self.chunked, self._rows_left()
+        if chunked is None:
+            if num_rows <= 0:
                 running.full = True
             if running.full:
                 return None
         self.waiting.arrange()
         num_mixed = len(running.sequences) if self._mixes else 0
         budget = self._open_budget(running.expected_new(self.ratio.current), num_mixed)
-        if self.chunked is not None:
-            budget.continue_chunked(self.chunked)
-        self._admit_waiting(budget)
+        if chunked is not None:
+            budget.continue_chunked(chunked)
+            num_rows = self._rows_left(len(budget.parts))  # the cut prompt has its row already
+        self._admit_waiting(budget, num_rows)
         self.chunked = budget.chunked
         if not budget.parts:
             return None
@@ -133,23 +135,26 @@ class Scheduler:
         mixed = self._mix() if self._mixes else None
         return Prefill(budget.parts, budget.num_tokens, out_cache_loc, mixed)
 
-    def _admit_waiting(self, budget: PrefillBudget) -> None:
+    def _admit_waiting(self, budget: PrefillBudget, num_rows: int) -> None:
         """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
-        running, queue = self.running, self.waiting.requests
-        num_rows = self._rows_left(len(budget.parts))  # the cut prompt has its row already
-        while queue and not (budget.is_spent and budget.verdict() is Stop.OTHER):
-            if len(budget.parts) >= num_rows:
+        running, queue, parts = self.running, self.waiting.requests, budget.parts
+        if budget.is_spent and budget.verdict() is Stop.OTHER:
+            return
+        while queue:
+            if len(parts) >= num_rows:
                 running.full = True
             if running.full:
                 return
-            self.store.match(queue[0])
-            stop = budget.admit(queue[0])
+            sequence = queue[0]
+            self.store.match(sequence)
+            stop = budget.admit(sequence)
             if stop is None:
-                queue.popleft().retracted = False
+                queue.popleft()
+                sequence.retracted = False
                 stop = budget.verdict()
-            if stop is Stop.NO_MEMORY:
-                running.full = bool(budget.parts or running.sequences)
             if stop is not None:
+                if stop is Stop.NO_MEMORY:
+                    running.full = bool(parts or running.sequences)
                 return
 
     def _rows_left(self, num_held: int = 0) -> int:

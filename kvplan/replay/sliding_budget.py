@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kvplan.replay.budget import PrefillBudget
-from kvplan.replay.estimate import expected_new
-from kvplan.replay.sequence import Sequence
+from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.server import Server
 from kvplan.replay.sliding_store import SlidingStore
 from kvplan.units import ceil_page, floor_page
@@ -34,12 +32,11 @@ class SlidingBudget(PrefillBudget):
     def _sliding_left(self) -> int:
         return self.store.reachable_sliding() - self._reserved_sliding
 
-    def _has_memory(self) -> bool:
-        return super()._has_memory() and self._sliding_left > 0
+    def verdict(self) -> Stop | None:
+        return super().verdict() if self._sliding_left > 0 else Stop.NO_MEMORY
 
-    def _room(self, sequence: Sequence, remaining: int) -> int | None:
-        limit = super()._room(sequence, remaining)
-        new = expected_new(sequence.max_new, sequence.outputs)
+    def _room(self, remaining: int, new: int) -> int | None:
+        limit = super()._room(remaining, new)
         needed = self._demand(ceil_page(remaining, self.page_size), new)
         if limit == 0 or needed < self._sliding_left:
             return limit
