@@ -44,16 +44,16 @@ class CountedMemory:
         num_pages = 0
         for part in parts:
             num_pages += -part.prefix_len // page - -part.stop // page  # a difference of ceilings
-        self._take(num_pages)
-        return None
+        return self.decode((), num_pages)
 
     def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
-        self._take(num_new_pages)
+        if num_new_pages > self._free_pages:
+            raise shortage(num_new_pages, self._free_pages)
+        self._free_pages -= num_new_pages
         return None
 
     def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
-        self._take(num_new_pages)
-        return None
+        return self.decode(sequences, num_new_pages)
 
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
         return range(start, stop)
@@ -66,11 +66,6 @@ class CountedMemory:
 
     def free_group(self) -> AbstractContextManager[None]:
         return NO_GROUP
-
-    def _take(self, num_pages: int) -> None:
-        if num_pages > self._free_pages:
-            raise shortage(num_pages, self._free_pages)
-        self._free_pages -= num_pages
 
 
 class CountedSlidingMemory(CountedMemory):
@@ -104,11 +99,12 @@ class CountedSlidingMemory(CountedMemory):
     def move_sliding(self, kept: Slots, incoming: Slots) -> None:
         pass
 
-    def _take(self, num_pages: int) -> None:
-        if num_pages > self._free_sliding_pages:
-            raise shortage(num_pages, self._free_sliding_pages)
-        super()._take(num_pages)
-        self._free_sliding_pages -= num_pages
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+        if num_new_pages > self._free_sliding_pages:
+            raise shortage(num_new_pages, self._free_sliding_pages)
+        super().decode(sequences, num_new_pages)
+        self._free_sliding_pages -= num_new_pages
+        return None
 
 
 class CountedStateMemory(CountedMemory):

@@ -36,13 +36,13 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gauge:
-    """One pool: `read` says what is used now."""
+    """One pool: `left` says what of it is free or could be by evicting."""
 
-    def __init__(self, name: str, unit: str, capacity: int, read: Callable[[], int]) -> None:
+    def __init__(self, name: str, unit: str, capacity: int, left: Callable[[], int]) -> None:
         self.name = name
         self.unit = unit
         self.capacity = capacity
-        self.read = read
+        self.left = left
         self.grows = unit == "tokens"  # with every decode step
         self.used = self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
@@ -96,18 +96,19 @@ class Gauges:
         self.num_steps += turn.num_steps
         duration, grown = turn.duration_ns, turn.grown
         for gauge in self.gauges:
-            used = gauge.used = gauge.read()
+            capacity = gauge.capacity
+            used = gauge.used = capacity - gauge.left()
             if used > gauge.peak:
                 self._mark_peak(gauge, used, turn)
-            position = -(-used * BINS // gauge.capacity)
+            position = -(-used * BINS // capacity)
             if grown and gauge.grows:
                 gauge.rise(grown, position, duration)
             else:
                 gauge.bins[position] += duration
-        if turn.step.finished:
+        if finished := turn.step.finished:
             # new requests had taken theirs before these gave them back
             rows = self.gauges[-1]
-            most = rows.used + len(turn.step.finished)
+            most = rows.used + len(finished)
             if most > rows.peak:
                 self._mark_peak(rows, most, turn)
 
@@ -124,41 +125,15 @@ class Gauges:
 
 
 def gauges_of(replay: Replay) -> list[Gauge]:
-    """The pools that a replay's server has."""
-    server, store = replay.server, replay.store
-    capacity, num_rows, cache = replay.meter.capacity, server.num_rows, store.cache
-    available, free_rows = store.available, store.memory.free_rows
-
-    def full() -> int:
-        return capacity - available() - cache.evictable
-
-    def rows() -> int:
-        return num_rows - free_rows()
-
+    """The pools that a replay's server has, the request rows last."""
+    server, store, capacity = replay.server, replay.store, replay.meter.capacity
     name = "KV" if server.sliding is None else "full KV"
-    gauges = [Gauge(name, "tokens", capacity, full)]
+    gauges = [Gauge(name, "tokens", capacity, store.reachable)]
     if isinstance(store, SlidingStore):
-        gauges.append(sliding_gauge(store))
+        sliding = store.memory.sliding_available()
+        gauges.append(Gauge("sliding KV", "tokens", sliding, store.reachable_sliding))
     if isinstance(store, StateStore):
-        gauges.append(state_gauge(store))
-    return [*gauges, Gauge("request rows", "rows", num_rows, rows)]
-
-
-def sliding_gauge(store: SlidingStore) -> Gauge:
-    """The sliding side of a server with two pools."""
-    capacity = store.memory.sliding_available()
-
-    def sliding() -> int:
-        return capacity - store.memory.sliding_available() - store.cache.evictable_sliding
-
-    return Gauge("sliding KV", "tokens", capacity, sliding)
-
-
-def state_gauge(store: StateStore) -> Gauge:
-    """The state slots of a server with recurrent states."""
-    capacity = store.pool.num_slots
-
-    def states() -> int:
-        return capacity - store.reachable_states()
-
-    return Gauge("recurrent states", "slots", capacity, states)
+        gauges.append(
+            Gauge("recurrent states", "slots", store.pool.num_slots, store.reachable_states)
+        )
+    return [*gauges, Gauge("request rows", "rows", server.num_rows, store.memory.free_rows)]

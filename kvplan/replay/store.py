@@ -54,7 +54,7 @@ class KvStore:
         for part in parts:
             sequence = part.sequence
             if not sequence.holds_row:
-                cached = slots_down_to(sequence.node) if sequence.prefix_len else []
+                cached = slots_down_to(sequence.node) if sequence.prefix_len else ()
                 self.memory.open_row(sequence, cached)
                 sequence.holds_row = True
         page = self.page_size
@@ -89,9 +89,12 @@ class KvStore:
         owned = sequence.kept_len if keep else sequence.committed
         if keep:
             self.checkpoint(sequence, owned)
-        self._free_row(sequence, sequence.protected_len, owned)
+        if owned > sequence.protected_len:
+            self._free_row(sequence, sequence.protected_len, owned)
         self.cache.unlock(sequence.lock)
-        self._free_row(sequence, ceil_page(owned, self.page_size), sequence.allocated)
+        whole, allocated = ceil_page(owned, self.page_size), sequence.allocated
+        if allocated > whole:
+            self._free_row(sequence, whole, allocated)
         self.memory.close_row(sequence)
         sequence.holds_row = False
 
@@ -118,8 +121,7 @@ class KvStore:
             node = node.parent
 
     def _free_row(self, sequence: Sequence, start: int, stop: int) -> None:
-        if start < stop:
-            self.memory.free(self.memory.row_slots(sequence, start, stop))
+        self.memory.free(self.memory.row_slots(sequence, start, stop))
 
 
 def slots_down_to(node: Node) -> list[Slots]:

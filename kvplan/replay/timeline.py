@@ -54,11 +54,11 @@ class Timeline:
         point, used = self.points[-1], self._kv.used
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
-        num_running, num_waiting = len(self._running.sequences), len(self._waiting.requests)
+        num_running = len(self._running.sequences)
         if num_running > point.running:
             point.running = num_running
-        if num_waiting > point.waiting:
-            point.waiting = num_waiting
+        if (waiting := self._waiting.requests) and len(waiting) > point.waiting:
+            point.waiting = len(waiting)
 
     def _open(self, now_ns: int) -> None:
         store, running = self._replay.store, self._running.sequences
