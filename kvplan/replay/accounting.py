@@ -5,26 +5,30 @@ from __future__ import annotations
 from kvplan.replay.batch import Decode
 from kvplan.replay.scheduler import Scheduler
 
+NO_STEPS = (0, 0)
+
 
 class CountingScheduler(Scheduler):
     """Decides as `Scheduler` does, and can take decode steps together that only change lengths."""
 
-    def jump(self, at_most: int | None) -> tuple[int, int]:
-        """Take the quiet steps ahead at once; how many there were, and the tokens that they took.
+    def jump(self, batch: Decode, at_most: int | None) -> tuple[int, int]:
+        """Take the quiet steps behind a launched one at once; how many, and the tokens they took.
 
         `at_most` is how many pass before the next arrival, if there is one.
         """
+        running, store, sliding = self.running, self.store, self._sliding
+        if batch.sequences is not running.sequences:
+            return NO_STEPS  # somebody left
         num_steps = self._quiet_steps(at_most)
         if num_steps <= 0:
-            return 0, 0
-        running, store = self.running, self.store
+            return NO_STEPS
         demand = running.demand(num_steps)
-        if self._sliding is not None or demand.wanted_tokens > store.memory.available():
+        if sliding is not None or demand.wanted_tokens > store.memory.available():
             num_pages = store.quiet_pages(len(running.sequences))
             if demand.num_pages > num_pages:
                 num_steps = self._affordable(num_steps, num_pages)
                 if not num_steps:
-                    return 0, 0
+                    return NO_STEPS
                 demand = running.demand(num_steps)
             store.reclaim(demand.wanted_tokens)
         store.memory.decode(running.sequences, demand.num_pages)
@@ -35,21 +39,22 @@ class CountingScheduler(Scheduler):
 
     def _quiet_steps(self, at_most: int | None) -> int:
         """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""
-        running, last, sliding = self.running, self._last, self._sliding
-        if not isinstance(last, Decode) or last.sequences is not running.sequences:
-            return 0
+        sliding = self._sliding
         # once the batch is full no pass looks at the queue until somebody leaves
-        closed = running.full and sliding is None
-        if self.chunked is not None or (self.waiting.requests and not closed):
+        closed = self.running.full and sliding is None
+        if not closed:
+            if self.waiting.requests or (at_most is not None and at_most <= 0):
+                return 0
+        if self.chunked is not None:
             return 0
-        step, next_end = running.lockstep, self._ends.next_tick()
+        step, next_end = self.running.lockstep, self._ends.next_tick()
         assert next_end is not None, "whoever decodes has an end"
         num_steps = step.steps_within(next_end - 1 - step.generated)
         if at_most is not None and at_most < num_steps and not closed:
             num_steps = at_most
         if sliding is None:
             return num_steps
-        num_tokens = sliding.quiet_tokens(running.sequences)
+        num_tokens = sliding.quiet_tokens(self.running.sequences)
         # whoever gives slots back does so as a step is launched, before its tokens
         return min(num_steps, step.steps_within(num_tokens) + 1) if num_tokens >= 0 else 0
 

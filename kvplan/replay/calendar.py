@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
+NOTHING: tuple[Any, ...] = ()
 
 
 class Calendar(Generic[Item]):
@@ -16,17 +18,18 @@ class Calendar(Generic[Item]):
         self._ticks: list[int] = []
 
     def add(self, tick: int, item: Item) -> None:
-        if tick not in self._items:
-            self._items[tick] = []
+        if tick in self._items:
+            self._items[tick].append(item)
+        else:
+            self._items[tick] = [item]
             heapq.heappush(self._ticks, tick)
-        self._items[tick].append(item)
 
     def remove(self, tick: int, item: Item) -> None:
         self._items[tick].remove(item)
 
-    def at(self, tick: int) -> list[Item]:
+    def at(self, tick: int) -> Sequence[Item]:
         """What is due at a tick; it stays."""
-        return self._items.get(tick, [])
+        return self._items.get(tick, NOTHING)
 
     def take(self, tick: int) -> list[Item]:
         """What is due by a tick, taken out."""
@@ -38,6 +41,9 @@ class Calendar(Generic[Item]):
 
     def next_tick(self) -> int | None:
         """The first tick at which something is due."""
-        while self._ticks and not self._items[self._ticks[0]]:
-            del self._items[heapq.heappop(self._ticks)]
-        return self._ticks[0] if self._ticks else None
+        ticks, items = self._ticks, self._items
+        while ticks:
+            if items[ticks[0]]:
+                return ticks[0]
+            del items[heapq.heappop(ticks)]
+        return None

@@ -62,48 +62,55 @@ class Replay:
         self._intake = Intake(server)
         self._decode_ns = assumptions.decode_ns
         self._jumped_ns = 0  # how long the steps took that the latest turn took together
-        self._num_blank = 0
+        self._blank_after = -1  # steps before the latest turn without a batch
         self._feed = Feed(requests)
 
     def __iter__(self) -> Iterator[Turn]:
         feed, scheduler = self._feed, self.scheduler
         idle = scheduler.is_idle()
-        while feed.next_ns is not None or not idle:
+        while True:
+            next_ns = feed.next_ns
             if idle:
+                if next_ns is None:
+                    return
                 scheduler.step()  # an idle turn starts the ratio anew
-                self.now_ns = max(self.now_ns, feed.next_ns or 0)
-            if feed.next_ns is not None and feed.next_ns <= self.now_ns:
+                self.now_ns = max(self.now_ns, next_ns)
+            if next_ns is not None and next_ns <= self.now_ns:
                 self._take_arrivals()
             turn = self._turn()
             yield turn
             idle = turn.step.batch is None and scheduler.is_idle()
 
     def _turn(self) -> Turn:
-        start, step, meter = self.now_ns, self.scheduler.step(), self.meter
-        batch, num_steps, grown, self._jumped_ns = step.batch, 1, 0, 0
-        if isinstance(batch, Decode):
-            self.now_ns += self._decode_ns
-        elif batch is not None:
-            self.now_ns += self.assumptions.prefill_ns(batch.num_computed)
-            meter.prefill(batch, start)
-        if step.finished or step.retracted or step.aborted:
-            meter.leave(step, start)
-            for sequence in step.finished + step.aborted:
-                if sequence.session is not None:
-                    self._feed.answered(sequence.session, self.now_ns)
-        waiting = self.scheduler.waiting.requests
-        if waiting and len(waiting) > meter.peak_waiting:
+        start, step, num_steps, grown = self.now_ns, self.scheduler.step(), 1, 0
+        batch, meter, self._jumped_ns = step.batch, self.meter, 0
+        if (waiting := self.scheduler.waiting.requests) and len(waiting) > meter.peak_waiting:
             meter.peak_waiting = len(waiting)
-        self._num_blank = 0 if batch is not None else self._num_blank + 1
-        if batch is None:
-            self._unblock()
-        elif isinstance(batch, Decode):
+        if isinstance(batch, Decode):
+            self.now_ns = start + self._decode_ns
+            if step.finished or step.retracted or step.aborted:
+                self._see_off(step, start)
             if self._jumping is not None:
-                num_steps, grown = self._jump(self._jumping)
+                num_steps, grown = self._jump(self._jumping, batch)
             meter.decode(batch, num_steps)
+        elif batch is not None:
+            self.now_ns = start + self.assumptions.prefill_ns(batch.num_computed)
+            meter.prefill(batch, start)
+            if step.finished or step.retracted or step.aborted:
+                self._see_off(step, start)
+        else:
+            self._see_off(step, start)
+            self._unblock()
         return Turn(step, num_steps, grown, start, self.now_ns - start)
 
-    def _jump(self, scheduler: CountingScheduler) -> tuple[int, int]:
+    def _see_off(self, step: Step, start_ns: int) -> None:
+        """Count who left in a step, and let the clients have their answers."""
+        self.meter.leave(step, start_ns)
+        for sequence in step.finished + step.aborted:
+            if sequence.session is not None:
+                self._feed.answered(sequence.session, self.now_ns)
+
+    def _jump(self, scheduler: CountingScheduler, batch: Decode) -> tuple[int, int]:
         """Take quiet decode steps up to the next event together with the one before them.
 
         Returns how many steps that makes, and the tokens that the quiet ones took.
@@ -111,15 +118,18 @@ class Replay:
         step_ns, next_ns = self._decode_ns, self._feed.next_ns
         # up to the step that starts as the next request comes, or after it
         at_most = None if next_ns is None else -((self.now_ns - next_ns) // step_ns)
-        num_steps, grown = scheduler.jump(at_most)
-        self._jumped_ns = num_steps * step_ns
-        self.now_ns += self._jumped_ns
+        num_steps, grown = scheduler.jump(batch, at_most)
+        if num_steps:
+            self._jumped_ns = num_steps * step_ns
+            self.now_ns += self._jumped_ns
         return 1 + num_steps, grown
 
     def _unblock(self) -> None:
         """A blank turn may have freed something; a second one had nothing left to wait for."""
-        if self._num_blank > 1 and not self.scheduler.is_idle():
+        num_steps = self.meter.prefill_steps + self.meter.decode_steps
+        if num_steps == self._blank_after and not self.scheduler.is_idle():
             self._reject(self.scheduler.drop_head(), STALLED)
+        self._blank_after = num_steps
 
     def _take_arrivals(self) -> None:
         for time_ns, request in self._feed.take(self.now_ns):

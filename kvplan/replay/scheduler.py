@@ -53,13 +53,14 @@ class Scheduler:
         self._retracted = self._aborted = self._finished = ()
         batch = self._next_batch()
         results = self._last if self._overlaps else batch
-        if isinstance(results, Decode):
+        if results is None:
+            if batch is None:
+                self.ratio.reset()
+        elif isinstance(results, Decode):
             self._take_in_decode(results)
-        elif results is not None:
+        else:
             with self.store.memory.free_group():
                 self._take_in_prefill(results)
-        elif batch is None:
-            self.ratio.reset()
         self._last = batch
         return Step(batch, self._retracted, self._aborted, self._finished)
 
@@ -84,14 +85,16 @@ class Scheduler:
     # what runs next
 
     def _next_batch(self) -> Batch | None:
-        if self.chunked is not None:
-            self._publish_chunk(self.chunked)
-        if isinstance(self._last, Prefill):
-            self._merge_prefilled(self._last)
-        prefill = None
-        if self.chunked is not None or self.waiting.requests:
+        chunked, last = self.chunked, self._last
+        if chunked is not None:
+            self._publish_chunk(chunked)
+        if isinstance(last, Prefill):
+            self._merge_prefilled(last)
+        if chunked is not None or self.waiting.requests:
             prefill = self._prefill()
-        return prefill or self._decode()
+            if prefill is not None:
+                return prefill
+        return self._decode()
 
     def _publish_chunk(self, sequence: Sequence) -> None:
         """Put what is computed of a cut prompt into the cache; the next part starts behind it."""
@@ -206,7 +209,7 @@ class Scheduler:
             decoded = last.mixed
         if decoded is not None:
             for sequence in self._ends.at(self.running.lockstep.generated + 1):
-                if sequence.ends_by_length:
+                if sequence.target >= sequence.max_new:  # else a stop token ends it, unforeseen
                     finishing.append(sequence)
         if not finishing:
             return False
@@ -226,28 +229,30 @@ class Scheduler:
     # what came of it
 
     def _take_in_prefill(self, batch: Prefill) -> None:
-        mixed = batch.mixed
-        num_tokens = self.running.lockstep.take_in() if mixed else 0
+        running, mixed = self.running, batch.mixed
+        lockstep = running.lockstep
+        num_tokens = lockstep.take_in() if mixed else 0
         for part in batch.parts:
             sequence = part.sequence
             if part.is_middle or sequence.finished or sequence.retracted:
                 continue
             if not (mixed and sequence.lockstep is not None):  # else it grew with the others
-                self.running.add_first_output(sequence)
+                running.add_first_output(sequence)
             missing = sequence.target - sequence.outputs
             if missing <= 0:
                 self._finish(sequence)
                 continue
             self.store.checkpoint(sequence, part.stop)
             sequence.prefix_len = part.stop
-            sequence.end_tick = self.running.lockstep.generated + missing
-            self._ends.add(sequence.end_tick, sequence)
+            end = sequence.end_tick = lockstep.generated + missing
+            self._ends.add(end, sequence)
         if mixed:
-            self._finish_due(self._ends.take(self.running.lockstep.generated), mixed, num_tokens)
+            self._finish_due(self._ends.take(lockstep.generated), mixed, num_tokens)
 
     def _take_in_decode(self, batch: Decode) -> None:
-        num_tokens = self.running.lockstep.take_in()
-        if due := self._ends.take(self.running.lockstep.generated):
+        lockstep = self.running.lockstep
+        num_tokens = lockstep.take_in()
+        if due := self._ends.take(lockstep.generated):
             with self.store.memory.free_group():
                 self._finish_due(due, batch, num_tokens)
 

@@ -140,11 +140,6 @@ class Sequence:
         committed = self.committed
         return end if end < committed else committed
 
-    @property
-    def ends_by_length(self) -> bool:
-        """Whether the end can be foreseen: it stops at its wish, not at a stop token."""
-        return self.target >= self.max_new
-
     def commit(self, num_tokens: int) -> None:
         """A prefill part gave it slots up to here."""
         self._committed = self._allocated = num_tokens
