@@ -34,7 +34,8 @@ class CountingScheduler(Scheduler):
         store.memory.decode(running.sequences, demand.num_pages)
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
-        self.ratio.step(num_steps)
+        if self.ratio.current != self.ratio.lowest:
+            self.ratio.step(num_steps)
         return num_steps, demand.num_pages * store.page_size
 
     def _quiet_steps(self, at_most: int | None) -> int:

@@ -58,7 +58,7 @@ class PrefillBudget:
     def admit(self, sequence: Sequence) -> Stop | None:
         """Take a waiting request whose prefix is matched in; returns why not, if it cannot be."""
         cache, seq_len, prefix_len = self.store.cache, sequence.seq_len, sequence.prefix_len
-        lock = cache.lock(sequence.node)
+        lock = cache.lock(sequence.node) if prefix_len else cache.no_lock
         remaining = seq_len - prefix_len
         new = expected_new(sequence.max_new, seq_len - sequence.prompt_len)
         taken = self._choose(prefix_len, remaining, new)

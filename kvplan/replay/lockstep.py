@@ -46,10 +46,12 @@ class Lockstep:
 
     def take_in(self, num_steps: int = 1) -> int:
         """Results came; how many tokens they brought each request."""
-        num_tokens = num_steps
-        if self.reserve:
-            num_tokens = self.tokens_of(num_steps)
-            self.committed += num_tokens
+        if not self.reserve:
+            self.results += num_steps
+            self.generated += num_steps
+            return num_steps
+        num_tokens = self.tokens_of(num_steps)
+        self.committed += num_tokens
         self.results += num_steps
         self.generated += num_tokens
         return num_tokens

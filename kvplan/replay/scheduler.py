@@ -174,7 +174,9 @@ class Scheduler:
             return None
         demand = running.demand()
         if self.store.reclaim(demand.num_pages * self._server.page_size):
-            self.ratio.step()
+            ratio = self.ratio
+            if ratio.current != ratio.lowest:
+                ratio.step()
             return self._launch_decode(demand)
         if finishing:
             return None  # their slots come back at the end of this step

@@ -151,22 +151,21 @@ class Sequence:
 
     def join(self, lockstep: Lockstep) -> tuple[int, int]:
         """From now on it grows with every decode step; committed and outputs relative to these."""
-        self._committed -= lockstep.committed
-        self._outputs -= lockstep.generated
+        committed = self._committed = self._committed - lockstep.committed
+        outputs = self._outputs = self._outputs - lockstep.generated
         self._joined = lockstep.launched
         self.lockstep = lockstep
-        return self._committed, self._outputs
+        return committed, outputs
 
     def leave(self) -> tuple[int, int]:
         """It takes no further part in decode steps; the same two lengths as they were within."""
-        step = self.lockstep
+        step, committed, outputs = self.lockstep, self._committed, self._outputs
         assert step is not None, "only running requests leave"
-        relative = self._committed, self._outputs
         self._allocated = self.allocated
-        self._committed += step.committed
-        self._outputs += step.generated
+        self._committed = committed + step.committed
+        self._outputs = outputs + step.generated
         self.lockstep = None
-        return relative
+        return committed, outputs
 
     def end(self, late_tokens: int = 0) -> None:
         """Its last output came; `late_tokens` were committed after it had left the batch."""

@@ -30,15 +30,14 @@ class WaitingQueue:
         if self._by_prefix and len(self.requests) <= MATCH_LIMIT:
             self._sort_by_prefix()
         elif self._refreshes and self.requests:
-            self._refresh()
+            if self._passes % REFRESH_INTERVAL == 0:
+                self._refresh()
+            self._passes += 1
 
     def _refresh(self) -> None:
-        """Now and then mark as recent what the queue will need, its head last."""
-        due = self._passes % REFRESH_INTERVAL == 0
-        self._passes += 1
-        if due:
-            for sequence in reversed(list(islice(self.requests, MATCH_LIMIT))):
-                self._store.cache.match(sequence.key, sequence.seq_len)
+        """Mark as recent what the queue will need, its head last."""
+        for sequence in reversed(list(islice(self.requests, MATCH_LIMIT))):
+            self._store.cache.match(sequence.key, sequence.seq_len)
 
     def _sort_by_prefix(self) -> None:
         """Longest cached prefix first; of uncached ones that start alike only the first counts."""
