@@ -48,7 +48,7 @@ def lines(run: Replay, total: int | None, width: int) -> str:
     """How far a replay is and how full the pool is, then its requests; neither exceeds the width."""
     meter, scheduler, cache = run.meter, run.scheduler, run.store.cache
     capacity = max(1, meter.capacity)
-    used = meter.capacity - run.store.available() - cache.evictable
+    used = meter.capacity - run.store.reachable()
     left = f"{progress(meter, total)} {clock(run.now_ns)} |"
     right = f"| {used / capacity:4.0%} used"
     bar_width = max(0, min(BAR_WIDTH, width - len(left) - len(right)))

@@ -23,7 +23,7 @@ class CountingScheduler(Scheduler):
         if num_steps <= 0:
             return NO_STEPS
         demand = running.demand(num_steps)
-        if sliding is not None or demand.wanted_tokens > store.memory.available():
+        if sliding is not None or demand.wanted_tokens > store.memory.available:
             num_pages = store.quiet_pages(len(running.sequences))
             if demand.num_pages > num_pages:
                 num_steps = self._affordable(num_steps, num_pages)
@@ -43,9 +43,8 @@ class CountingScheduler(Scheduler):
         sliding = self._sliding
         # once the batch is full no pass looks at the queue until somebody leaves
         closed = self.running.full and sliding is None
-        if not closed:
-            if self.waiting.requests or (at_most is not None and at_most <= 0):
-                return 0
+        if not closed and (self.waiting.requests or (at_most is not None and at_most <= 0)):
+            return 0
         if self.chunked is not None:
             return 0
         step, next_end = self.running.lockstep, self._ends.next_tick()

@@ -176,16 +176,16 @@ def describe_state(scheduler: Scheduler, store: KvStore) -> dict[str, Any]:
     state = {
         "running": len(scheduler.running),
         "waiting": len(scheduler.waiting.requests),
-        "available": store.memory.available(),
+        "available": store.memory.available,
         "evictable": store.cache.evictable,
         "protected": store.cache.protected,
-        "free_rows": store.memory.free_rows(),
+        "free_rows": store.memory.free_rows,
         "new_token_ratio": round(scheduler.ratio.current, 9),
     }
     if isinstance(store, SlidingStore):
         state |= {
-            "available_full": store.memory.full_available(),
-            "available_sliding": store.memory.sliding_available(),
+            "available_full": store.memory.full_available,
+            "available_sliding": store.memory.sliding_available,
             "evictable_full": store.cache.evictable,
             "evictable_sliding": store.cache.evictable_sliding,
         }

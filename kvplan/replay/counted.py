@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as List
-from contextlib import AbstractContextManager, nullcontext
 
 from kvplan.errors import ReplayViolation
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
-from kvplan.units import ceil_div
-
-NO_GROUP = nullcontext()  # frees of counts need no common end
+from kvplan.units import ceil_page, floor_page
 
 
 class CountedMemory:
-    """Free pages and free rows. Slots are ranges of which the lengths alone matter."""
+    """Tokens and rows that are free. Slots are ranges of which the lengths alone matter."""
 
     def __init__(self, num_tokens: int, page_size: int, num_rows: int) -> None:
         self.page_size = page_size
-        self.num_pages = num_tokens // page_size
-        self.num_rows = num_rows
-        self._free_pages = self.num_pages
-        self._free_rows = num_rows
-
-    def available(self) -> int:
-        return self._free_pages * self.page_size
-
-    def free_rows(self) -> int:
-        return self._free_rows
+        self.available = num_tokens // page_size * page_size
+        self.free_rows = num_rows
 
     def open_row(self, sequence: Sequence, prefix: List[Slots]) -> None:
-        if not self._free_rows:
+        if not self.free_rows:
             raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
-        self._free_rows -= 1
+        self.free_rows -= 1
 
     def close_row(self, sequence: Sequence) -> None:
-        self._free_rows += 1
+        self.free_rows += 1
 
     def extend(self, parts: List[Part]) -> Slots | None:
         page = self.page_size
@@ -47,9 +36,10 @@ class CountedMemory:
         return self.decode((), num_pages)
 
     def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
-        if num_new_pages > self._free_pages:
-            raise shortage(num_new_pages, self._free_pages)
-        self._free_pages -= num_new_pages
+        num_tokens = num_new_pages * self.page_size
+        if num_tokens > self.available:
+            raise shortage(num_tokens, self.available)
+        self.available -= num_tokens
         return None
 
     def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
@@ -62,75 +52,72 @@ class CountedMemory:
         pass
 
     def free(self, slots: Slots) -> None:
-        self._free_pages += -(-len(slots) // self.page_size)
+        self.available += ceil_page(len(slots), self.page_size)
 
-    def free_group(self) -> AbstractContextManager[None]:
-        return NO_GROUP
+    def free_group_begin(self) -> None:
+        pass
+
+    def free_group_end(self) -> None:
+        pass
 
 
 class CountedSlidingMemory(CountedMemory):
-    """Free pages of a full and a sliding pool."""
+    """Tokens that are free on a full and a sliding side: as many as the shorter one has."""
 
     def __init__(
         self, num_tokens: int, num_sliding_tokens: int, page_size: int, num_rows: int
     ) -> None:
         super().__init__(num_tokens, page_size, num_rows)
-        self._free_sliding_pages = num_sliding_tokens // page_size
+        self.full_available = self.available
+        self.sliding_available = floor_page(num_sliding_tokens, page_size)
+        self._grow(0, 0)
 
-    def available(self) -> int:
-        return min(self.full_available(), self.sliding_available())
-
-    def full_available(self) -> int:
-        return super().available()
-
-    def sliding_available(self) -> int:
-        return self._free_sliding_pages * self.page_size
+    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+        super().decode(sequences, num_new_pages)
+        num_tokens = num_new_pages * self.page_size
+        self._grow(-num_tokens, -num_tokens)
+        return None
 
     def free(self, slots: Slots) -> None:
-        self.free_full(slots)
-        self.free_sliding(slots)
+        num_tokens = ceil_page(len(slots), self.page_size)
+        self._grow(num_tokens, num_tokens)
 
     def free_full(self, slots: Slots) -> None:
-        super().free(slots)
+        self._grow(ceil_page(len(slots), self.page_size), 0)
 
     def free_sliding(self, slots: Slots) -> None:
-        self._free_sliding_pages += ceil_div(len(slots), self.page_size)
+        self._grow(0, ceil_page(len(slots), self.page_size))
 
     def move_sliding(self, kept: Slots, incoming: Slots) -> None:
         pass
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
-        if num_new_pages > self._free_sliding_pages:
-            raise shortage(num_new_pages, self._free_sliding_pages)
-        super().decode(sequences, num_new_pages)
-        self._free_sliding_pages -= num_new_pages
-        return None
+    def _grow(self, full: int, sliding: int) -> None:
+        self.full_available += full
+        self.sliding_available += sliding
+        self.available = min(self.full_available, self.sliding_available)
 
 
 class CountedStateMemory(CountedMemory):
-    """Free pages, rows and state slots."""
+    """Tokens, rows and state slots that are free."""
 
     def __init__(self, num_tokens: int, page_size: int, num_rows: int, num_states: int) -> None:
         super().__init__(num_tokens, page_size, num_rows)
-        self._free_states = num_states
-
-    def available_states(self) -> int:
-        return self._free_states
+        self.available_states = num_states
 
     def alloc_state(self) -> Slots | None:
-        if not self._free_states:
+        if not self.available_states:
             return None
-        self._free_states -= 1
+        self.available_states -= 1
         return range(1)
 
     def free_states(self, slots: Slots) -> None:
-        self._free_states += len(slots)
+        self.available_states += len(slots)
 
 
-def shortage(num_pages: int, num_free: int) -> ReplayViolation:
+def shortage(num_tokens: int, available: int) -> ReplayViolation:
     """The engine would stop here."""
     return ReplayViolation(
-        f"{num_pages} pages are asked for and {num_free} are free",
+        f"{num_tokens} tokens are asked for and {available} are free",
         hint="the engine would stop here with an out-of-memory error",
     )
 

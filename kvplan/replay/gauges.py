@@ -130,10 +130,11 @@ def gauges_of(replay: Replay) -> list[Gauge]:
     name = "KV" if server.sliding is None else "full KV"
     gauges = [Gauge(name, "tokens", capacity, store.reachable)]
     if isinstance(store, SlidingStore):
-        sliding = store.memory.sliding_available()
+        sliding = store.memory.sliding_available
         gauges.append(Gauge("sliding KV", "tokens", sliding, store.reachable_sliding))
     if isinstance(store, StateStore):
         gauges.append(
             Gauge("recurrent states", "slots", store.pool.num_slots, store.reachable_states)
         )
-    return [*gauges, Gauge("request rows", "rows", server.num_rows, store.memory.free_rows)]
+    rows = Gauge("request rows", "rows", server.num_rows, lambda: store.memory.free_rows)
+    return [*gauges, rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as List
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kvplan.replay.prefix_cache import Slots
@@ -15,9 +14,11 @@ class KvMemory(Protocol):
 
     page_size: int
 
+    @property
     def available(self) -> int:
         """Tokens that can be allocated now."""
 
+    @property
     def free_rows(self) -> int:
         """Requests that can get a row now."""
 
@@ -45,13 +46,17 @@ class KvMemory(Protocol):
     def free(self, slots: Slots) -> None:
         """Give back slots that start on a page; a page cut at the end goes whole."""
 
-    def free_group(self) -> AbstractContextManager[None]:
-        """Frees inside take effect together at the end."""
+    def free_group_begin(self) -> None:
+        """What is freed from now on comes back together at the group's end."""
+
+    def free_group_end(self) -> None:
+        """What was freed in the group can be allocated from now on."""
 
 
 class StateMemory(KvMemory, Protocol):
     """Memory with slots of recurrent state beside the KV."""
 
+    @property
     def available_states(self) -> int:
         """State slots that are free."""
 
@@ -65,9 +70,11 @@ class StateMemory(KvMemory, Protocol):
 class SlidingMemory(KvMemory, Protocol):
     """Memory in which each full slot has a sliding slot beside it until it leaves the window."""
 
+    @property
     def full_available(self) -> int:
         """Tokens that the full side can still give."""
 
+    @property
     def sliding_available(self) -> int:
         """Tokens that the sliding side can still give."""
 

@@ -57,8 +57,9 @@ class Meter:
                 self.first_retraction_ns = start_ns
         self.num_aborted += len(step.aborted)
         self.num_finished += len(step.finished)
-        for sequence in step.finished:
-            self.wasted_tokens += -sequence.committed % self._page_size
+        if self._page_size > 1:
+            for sequence in step.finished:
+                self.wasted_tokens += -sequence.committed % self._page_size
 
     def prefill(self, batch: Prefill, start_ns: int) -> None:
         """A step that computes prompts."""

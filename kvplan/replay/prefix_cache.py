@@ -165,26 +165,20 @@ class PrefixCache:
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        if node is self.root:
-            return self.no_lock
-        self._protect(self.root, node)
-        return Lock(node)
+        return self.no_lock if node is self.root else self.lower(self.no_lock, node)
 
     def lower(self, lock: Lock, node: Node) -> Lock:
         """Move a lock down to a node below its own."""
-        self._protect(lock.node, node)
-        return Lock(node)
-
-    def _protect(self, top: Node, node: Node) -> None:
-        """Lock the path below one node down to another."""
-        while node is not top:
-            if not node.locks:
-                size = node.stop - node.start
+        above, top = node, lock.node
+        while above is not top:
+            if not above.locks:
+                size = above.stop - above.start
                 self.evictable -= size
                 self.protected += size
-                self._leaves.drop(node)
-            node.locks += 1
-            node = node.parent
+                self._leaves.drop(above)
+            above.locks += 1
+            above = above.parent
+        return Lock(node)
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
@@ -295,12 +289,12 @@ class PrefixCache:
 
     def _remove(self, node: Node) -> None:
         """Take a leaf out of the tree; its parent may be a candidate now."""
-        parent = node.parent
-        del parent.children[node.page]
-        size = node.stop - node.start
+        parent, size = node.parent, node.stop - node.start
+        children = parent.children
+        del children[node.page]
         self.evictable -= size
         self.evicted += size
-        if not parent.locks and not parent.children:
+        if not children and not parent.locks:
             self._leaves.put(parent)
 
 

@@ -71,10 +71,14 @@ class Running:
         self.full = False
 
     def launch(self, num_steps: int = 1) -> None:
-        """Decode steps were launched."""
-        self.lockstep.launch(num_steps)
-        if self._fresh:
+        """Decode steps were launched, each but the last with its result taken in before the next."""
+        step = self.lockstep
+        step.launched += num_steps
+        if step.reserve:
+            step.reserved = step.next_reserved(num_steps)
             self._fresh = []
+        else:
+            step.committed += num_steps
 
     def demand(self, num_steps: int = 1) -> Demand:
         """What the next decode steps need together.
@@ -104,11 +108,11 @@ class Running:
             wanted += num_running * page
         return Demand(num_pages, wanted)
 
-    def add_first_output(self, sequence: Sequence) -> None:
-        """The prefill's token of a request came, which may be running already."""
-        sequence.add_first_output()
+    def add_first_output(self, sequence: Sequence) -> int:
+        """The prefill's token of a request came, which may be running already; what it misses."""
         if sequence.lockstep is not None:
             self._wishes -= 1
+        return sequence.add_first_output()
 
     def expected_new(self, ratio: float) -> float:
         """New tokens that running requests are expected to take yet.

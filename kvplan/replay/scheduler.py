@@ -59,8 +59,9 @@ class Scheduler:
         elif isinstance(results, Decode):
             self._take_in_decode(results)
         else:
-            with self.store.memory.free_group():
-                self._take_in_prefill(results)
+            self.store.memory.free_group_begin()
+            self._take_in_prefill(results)
+            self.store.memory.free_group_end()
         self._last = batch
         return Step(batch, self._retracted, self._aborted, self._finished)
 
@@ -163,7 +164,7 @@ class Scheduler:
     def _rows_left(self, num_held: int = 0) -> int:
         """Requests that one pass may hold beside the running ones."""
         by_batch = self._server.max_running_requests - len(self.running.sequences)
-        by_rows = self.store.memory.free_rows() + num_held
+        by_rows = self.store.memory.free_rows + num_held
         return by_batch if by_batch < by_rows else by_rows
 
     def _decode(self) -> Decode | None:
@@ -238,9 +239,10 @@ class Scheduler:
             sequence = part.sequence
             if part.is_middle or sequence.finished or sequence.retracted:
                 continue
-            if not (mixed and sequence.lockstep is not None):  # else it grew with the others
-                running.add_first_output(sequence)
-            missing = sequence.target - sequence.outputs
+            if mixed and sequence.lockstep is not None:
+                missing = sequence.target - sequence.outputs  # it grew with the others
+            else:
+                missing = running.add_first_output(sequence)
             if missing <= 0:
                 self._finish(sequence)
                 continue
@@ -255,8 +257,9 @@ class Scheduler:
         lockstep = self.running.lockstep
         num_tokens = lockstep.take_in()
         if due := self._ends.take(lockstep.generated):
-            with self.store.memory.free_group():
-                self._finish_due(due, batch, num_tokens)
+            self.store.memory.free_group_begin()
+            self._finish_due(due, batch, num_tokens)
+            self.store.memory.free_group_end()
 
     def _finish_due(self, due: list[Sequence], batch: Decode, num_tokens: int) -> None:
         """End the requests for which the results were the last, in batch order."""

@@ -33,7 +33,6 @@ class SlidingStore(KvStore):
         self.cache = SlidingPrefixCache(
             server.page_size, pool.window, memory, server.eviction_policy
         )
-        self.available = memory.full_available
         self.pool = pool
         self._window = pool.window
         self._kept = kept_window(pool.window, server.page_size, shared=server.prefix_cache)
@@ -41,15 +40,15 @@ class SlidingStore(KvStore):
         self._overlap = server.overlap
 
     def reachable(self) -> int:
-        return self.memory.full_available() + self.cache.evictable
+        return self.memory.full_available + self.cache.evictable
 
     def reachable_sliding(self) -> int:
         """Sliding tokens that are free or could be by evicting."""
-        return self.memory.sliding_available() + self.cache.evictable_sliding
+        return self.memory.sliding_available + self.cache.evictable_sliding
 
     def quiet_pages(self, num_running: int) -> int:
         # two sides evict in turns: only steps that evict nothing can be taken together
-        return self.memory.available() // self.page_size - num_running
+        return self.memory.available // self.page_size - num_running
 
     def quiet_tokens(self, sequences: list[Sequence]) -> int:
         """Tokens that these requests may grow before one of them gives sliding slots back."""
@@ -57,24 +56,26 @@ class SlidingStore(KvStore):
         return min([each.sliding_start + behind - each.seq_len for each in sequences])
 
     def reclaim(self, num_tokens: int) -> bool:
-        full = num_tokens - self.memory.full_available()
-        sliding = num_tokens - self.memory.sliding_available()
+        full = num_tokens - self.memory.full_available
+        sliding = num_tokens - self.memory.sliding_available
         if full > 0 or sliding > 0:
             self.cache.evict_both(full, sliding)
-        return self.memory.available() >= num_tokens
+        return self.memory.available >= num_tokens
 
     def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         if not self.caching:
-            with self.memory.free_group():
-                for part in parts:
-                    self._slide_before(part)
+            self.memory.free_group_begin()
+            for part in parts:
+                self._slide_before(part)
+            self.memory.free_group_end()
         return super().extend(parts, num_tokens)
 
     def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
-        with self.memory.free_group():
-            for sequence in sequences:
-                if sequence.decoded_before:
-                    self._slide(sequence, sequence.seq_len - 1, DECODE_INTERVAL)
+        self.memory.free_group_begin()
+        for sequence in sequences:
+            if sequence.decoded_before:
+                self._slide(sequence, sequence.seq_len - 1, DECODE_INTERVAL)
+        self.memory.free_group_end()
         return super().decode(sequences, demand)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:

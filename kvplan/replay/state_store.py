@@ -28,7 +28,7 @@ class StateStore(KvStore):
 
     def reachable_states(self) -> int:
         """State slots that are free or could be by evicting."""
-        return self.memory.available_states() + self.cache.evictable_states
+        return self.memory.available_states + self.cache.evictable_states
 
     def match(self, sequence: Sequence) -> None:
         super().match(sequence)
@@ -90,7 +90,7 @@ class StateStore(KvStore):
         return sequence.prefix_len + computed if computed else 0
 
     def _take_state(self, sequence: Sequence) -> Slots:
-        if not self.memory.available_states():
+        if not self.memory.available_states:
             self.cache.evict_states(1)
         state = self.memory.alloc_state()
         if state is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path
 from kvplan.replay.running import Demand
@@ -21,11 +19,10 @@ class KvStore:
         self.caching = server.prefix_cache
         self._reserves = server.speculation is not None
         self.cache = PrefixCache(server.page_size, memory.free, server.eviction_policy)
-        self.available: Callable[[], int] = memory.available  # tokens that are free
 
     def reachable(self) -> int:
         """Tokens that are free or could be by evicting."""
-        return self.memory.available() + self.cache.evictable
+        return self.memory.available + self.cache.evictable
 
     def quiet_pages(self, num_running: int) -> int:  # noqa: ARG002
         """Pages that decode steps may take together as they would one after the other."""
@@ -33,7 +30,7 @@ class KvStore:
 
     def reclaim(self, num_tokens: int) -> bool:
         """Evict until so many tokens are free; whether they are."""
-        shortfall = num_tokens - self.memory.available()
+        shortfall = num_tokens - self.memory.available
         return shortfall <= 0 or self.cache.evict(shortfall) >= shortfall
 
     def match(self, sequence: Sequence) -> None:
@@ -77,9 +74,7 @@ class KvStore:
         if not self.caching:
             return
         slots = self.memory.row_slots(sequence, sequence.protected_len, stop)
-        inserted = self.cache.insert(
-            sequence.key, slots, sequence.lock.node, sequence.counted_len
-        )
+        inserted = self.cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len)
         if stop > sequence.prompt_len:  # an answer can go without its prompt
             self.cache.cut(inserted.node, floor_page(sequence.prompt_len, self.page_size))
         self._hold(sequence, inserted.node, inserted.prefix_len)

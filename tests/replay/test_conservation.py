@@ -41,11 +41,11 @@ def test_nothing_is_lost_after_any_step(requests, server, max_new):
         cache = replay.store.cache
         cached = cache.evictable + cache.protected
 
-        assert private + cached + replay.store.available() == capacity
-        assert len(live) + replay.store.memory.free_rows() == server.num_rows
+        assert private + cached + replay.store.reachable() - cache.evictable == capacity
+        assert len(live) + replay.store.memory.free_rows == server.num_rows
         assert all(sequence.allocated >= sequence.committed for sequence in live)
 
     meter = replay.meter
     answered = meter.num_finished + meter.num_aborted + meter.rejections.total()
     assert answered == meter.num_requests == len(requests)
-    assert replay.store.memory.free_rows() == server.num_rows
+    assert replay.store.memory.free_rows == server.num_rows

@@ -54,9 +54,9 @@ def figures(server, requests, memory, *, jumps, **assumed):
     store = replay.store
     meter = {name: value for name, value in vars(replay.meter).items() if name[0] != "_"}
     assert replay.scheduler.is_idle()
-    assert store.available() == meter["capacity"] - store.cache.evictable
+    assert store.reachable() == meter["capacity"]
     assert store.cache.protected == 0
-    assert memory.free_rows() == server.num_rows
+    assert memory.free_rows == server.num_rows
     if isinstance(store, StateStore):
         assert store.reachable_states() == store.pool.num_slots
     peaks = {use.name: use.peak for use in gauges.uses()}

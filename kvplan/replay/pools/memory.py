@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.errors import ReplayViolation
 from kvplan.kernels.write_rows import write_rows, write_rows_reference
 from kvplan.pools.rows import RequestRows
+from kvplan.replay.counted import shortage
 from kvplan.replay.sequence import Part
 from kvplan.replay.sequence import Sequence as Request
 
@@ -29,9 +29,11 @@ class PoolMemory:
         self._write = write_rows_reference if allocator.backend is Backend.REFERENCE else write_rows
         self._decoding = DecodingRows([], allocator.device)
 
+    @property
     def available(self) -> int:
         return self.allocator.available_size()
 
+    @property
     def free_rows(self) -> int:
         return self.rows.available_size()
 
@@ -65,7 +67,7 @@ class PoolMemory:
             seq_lens_cpu=seq_lens_cpu,
         )
         if slots is None:
-            raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available())
+            raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available)
         self._write(table, rows, prefix_lens, seq_lens, slots)
         for part in parts:
             part.sequence.filled = part.stop
@@ -82,7 +84,7 @@ class PoolMemory:
             batch.seq_lens, last_loc, seq_lens_cpu=batch.seq_lens_cpu
         )
         if slots is None:
-            raise shortage(num_new_pages * self.page_size, self.available())
+            raise shortage(num_new_pages * self.page_size, self.available)
         table[batch.rows, batch.seq_lens - 1] = slots.to(table.dtype)
         return slots
 
@@ -101,10 +103,10 @@ class PoolMemory:
     def free(self, slots: Tensor) -> None:
         self.allocator.free_segment(slots, start_pos=0)
 
-    @contextmanager
-    def free_group(self) -> Iterator[None]:
+    def free_group_begin(self) -> None:
         self.allocator.free_group_begin()
-        yield
+
+    def free_group_end(self) -> None:
         self.allocator.free_group_end()
 
     def _vector(self, numbers: list[int]) -> Tensor:
@@ -128,10 +130,3 @@ class DecodingRows:
             self.seq_lens = self.seq_lens_cpu
         else:
             self.seq_lens = self.seq_lens + 1
-
-
-def shortage(num_tokens: int, available: int) -> ReplayViolation:
-    return ReplayViolation(
-        f"{num_tokens} tokens are asked for and {available} are free",
-        hint="the engine would stop here with an out-of-memory error",
-    )

@@ -55,12 +55,12 @@ class Level:
 def levels_of(server: Server, memory: WatchedMemory) -> tuple[Level, ...]:
     """The pools that a server has, each side of two by itself."""
     if server.sliding is None:
-        levels = [Level("KV", "tokens", memory.available)]
+        levels = [Level("KV", "tokens", lambda: memory.available)]
     else:
         levels = [
-            Level("full KV", "tokens", memory.full_available),
-            Level("sliding KV", "tokens", memory.sliding_available),
+            Level("full KV", "tokens", lambda: memory.full_available),
+            Level("sliding KV", "tokens", lambda: memory.sliding_available),
         ]
     if server.states is not None:
-        levels.append(Level("recurrent states", "slots", memory.available_states))
-    return (*levels, Level("request rows", "rows", memory.free_rows))
+        levels.append(Level("recurrent states", "slots", lambda: memory.available_states))
+    return (*levels, Level("request rows", "rows", lambda: memory.free_rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -90,7 +89,7 @@ class Player:
         self._sequences: dict[str, Sequence] = {}
         self._cached: list[str] = []  # requests that left tokens behind, the first first
         self._states: dict[int, Tensor] = {}
-        self._group: ExitStack | None = None
+        self._grouped = False
         self._no_lock = PrefixCache(1, lambda _: None).no_lock
         memory.watchers.append(self._pages)
         self._players: dict[type[Operation], Callable[[Any], None]] = {
@@ -111,7 +110,7 @@ class Player:
     @property
     def between_releases(self) -> bool:
         """Whether slots are on their way back."""
-        return self._group is not None
+        return self._grouped
 
     def play(self, operation: Operation) -> None:
         """One operation; TraceError where it speaks of slots that nobody has."""
@@ -158,13 +157,13 @@ class Player:
         self._memory.write_row(self._sequences[operation.request], operation.start, slots)
 
     def _release(self, operation: Release) -> None:
-        if self._group is None:
-            self._group = ExitStack()
-            self._group.enter_context(self._memory.free_group())
+        if not self._grouped:
+            self._grouped = True
+            self._memory.free_group_begin()
         self._give_back(operation.spans, operation.side)
         if not operation.more:
-            self._group.close()
-            self._group = None
+            self._grouped = False
+            self._memory.free_group_end()
 
     def _move(self, operation: Move) -> None:
         if not isinstance(self._memory.inner, SlidingPoolMemory):

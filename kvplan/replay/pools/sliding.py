@@ -16,9 +16,11 @@ class SlidingPoolMemory(PoolMemory):
         super().__init__(allocator, rows)
         self._both = allocator
 
+    @property
     def full_available(self) -> int:
         return self._both.full_available_size()
 
+    @property
     def sliding_available(self) -> int:
         return self._both.swa_available_size()
 

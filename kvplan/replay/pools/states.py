@@ -19,6 +19,7 @@ class StatePoolMemory(PoolMemory):
         super().__init__(allocator, rows)
         self.states = states
 
+    @property
     def available_states(self) -> int:
         return self.states.available_size()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any, Literal, NamedTuple, cast
 
@@ -108,17 +107,30 @@ class WatchedMemory:
         self.watchers = list(watchers)
         self.latencies = Latencies()
         self.tenancies: dict[int, Tenancy] = {}  # by row
-        self.available = inner.available
-        self.free_rows = inner.free_rows
         self._num_tenancies = 0
         self._rows_of: dict[str, int] = {}  # rows that each request had
         self._batch = Batch([], {})
         self._leaving: Request | None = None
-        if isinstance(inner, SlidingPoolMemory):
-            self.full_available = inner.full_available
-            self.sliding_available = inner.sliding_available
-        if isinstance(inner, StatePoolMemory):
-            self.available_states = inner.available_states
+
+    @property
+    def available(self) -> int:
+        return self.inner.available
+
+    @property
+    def free_rows(self) -> int:
+        return self.inner.free_rows
+
+    @property
+    def full_available(self) -> int:
+        return self._sliding().full_available
+
+    @property
+    def sliding_available(self) -> int:
+        return self._sliding().sliding_available
+
+    @property
+    def available_states(self) -> int:
+        return self._states().available_states
 
     def open_row(self, sequence: Request, prefix: Sequence[Tensor]) -> None:
         self.inner.open_row(sequence, prefix)
@@ -203,12 +215,13 @@ class WatchedMemory:
             watcher.states_freed(slots)
         self._states().free_states(slots)
 
-    @contextmanager
-    def free_group(self) -> Iterator[None]:
-        with self.inner.free_group():
-            for watcher in self.watchers:
-                watcher.grouped(opens=True)
-            yield
+    def free_group_begin(self) -> None:
+        self.inner.free_group_begin()
+        for watcher in self.watchers:
+            watcher.grouped(opens=True)
+
+    def free_group_end(self) -> None:
+        self.inner.free_group_end()
         for watcher in self.watchers:
             watcher.grouped(opens=False)
 
