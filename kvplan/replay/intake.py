@@ -9,20 +9,19 @@ INPUT_MARGIN = 5  # tokens that a prompt leaves of the longest request
 
 
 class Intake:
-    """A server's door. `max_len` is the tokens that one request may reach, prompt and answer."""
+    """A server's door.
+
+    `max_len` is the tokens that one request may reach, prompt and answer; a prompt that reaches
+    `limit` is not served at all, for which `refusal` is the reason.
+    """
 
     def __init__(self, server: Server) -> None:
         self.max_len = min(server.context_len, server.num_tokens) - 1
+        self.limit = max(0, self.max_len - INPUT_MARGIN)
+        bound = "context" if server.context_len <= server.num_tokens else "KV pool"
+        self.refusal = f"the input reaches the limit of {self.limit:,} tokens ({bound})"
         self._num_tokens = server.num_tokens
         self._page_size = server.page_size
-        self._bound = "context" if server.context_len <= server.num_tokens else "KV pool"
-
-    def refusal(self, input_len: int) -> str | None:
-        """Why a prompt is not served at all, or None."""
-        limit = self.max_len - INPUT_MARGIN
-        if input_len < limit:
-            return None
-        return f"the input reaches the limit of {max(0, limit):,} tokens ({self._bound})"
 
     def clip(self, input_len: int, max_new: int) -> int:
         """New tokens that are left of a wish after the context and an empty pool had their say."""

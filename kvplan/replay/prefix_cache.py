@@ -78,11 +78,14 @@ class Node:
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
-    """The longest cached prefix that can be used, where it ends, and how far the tree goes on."""
+    """The longest cached prefix that can be used, and where it ends.
+
+    Where the tree goes on with what cannot be used, that ends at `branch_len`.
+    """
 
     prefix_len: int
     node: Node
-    full_len: int
+    branch_len: int = 0
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +121,7 @@ class PrefixCache:
         self.root.locks = 1  # it never goes
         self._release = release
         self.no_lock = Lock(self.root)
-        self._nothing = Match(0, self.root, 0)
+        self._nothing = Match(0, self.root)
         self._leaves: EvictionQueue[Node] = EvictionQueue(policy_named(policy))
         self._clock = 0
 
@@ -130,7 +133,7 @@ class PrefixCache:
         for child in self._walk(key, floor_page(limit, self.page_size), node):
             self._touch(child)
             node = child
-        return Match(node.stop, node, node.stop)
+        return Match(node.stop, node)
 
     def insert(
         self, key: Key, slots: Slots, held: Node | None = None, counted_to: int = 0

@@ -134,11 +134,10 @@ class Replay:
     def _take_arrivals(self) -> None:
         for time_ns, request in self._feed.take(self.now_ns):
             self.meter.num_requests += 1
-            reason = self._intake.refusal(request.input_len)
-            if reason is None:
+            if request.input_len < self._intake.limit:
                 self.scheduler.waiting.requests.append(self._sequence(request, time_ns))
             else:
-                self.meter.rejections[reason] += 1
+                self.meter.rejections[self._intake.refusal] += 1
                 self._feed.answered(request.session, self._met_ns(time_ns))
 
     def _met_ns(self, time_ns: int) -> int:
@@ -151,17 +150,16 @@ class Replay:
         max_new = self._intake.clip(request.input_len, wish)
         if max_new < request.output_len:
             self.meter.num_clipped += 1
-        sequence = Sequence(
+        return Sequence(
             request.rid,
             key_of(request),
             request.input_len,
             max_new,
             request.output_len,
             self.store.cache.no_lock,
+            time_ns,
+            request.session,
         )
-        sequence.arrival_ns = time_ns
-        sequence.session = request.session
-        return sequence
 
     def _reject(self, sequence: Sequence, reason: str) -> None:
         self.meter.rejections[reason] += 1

@@ -15,10 +15,19 @@ class Sequence:
 
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
-    path down to `lock.node` it keeps. While it decodes it grows with `lockstep`. `node` is where its latest match ended, `states` its slots of
-    recurrent state. `row` and `filled` are its memory's: its line, and how many positions of it
-    have slots.
+    path down to `lock.node` it keeps. While it decodes it grows with `lockstep`. `node` is where
+    its latest match ended.
+
+    What only some servers need is set by whoever needs it: `matched_len` by the queue,
+    `sliding_start` and the slots of recurrent `states` by the store, `row` and `filled` by the
+    memory (its line, and how many positions of it have slots).
     """
+
+    matched_len: int
+    sliding_start: int
+    states: list[Slots]
+    row: int
+    filled: int
 
     __slots__ = (
         "_allocated",
@@ -54,20 +63,24 @@ class Sequence:
     )
 
     def __init__(
-        self, rid: str, key: Key, prompt_len: int, max_new: int, output_len: int, no_lock: Lock
+        self,
+        rid: str,
+        key: Key,
+        prompt_len: int,
+        max_new: int,
+        output_len: int,
+        no_lock: Lock,
+        arrival_ns: int = 0,
+        session: str | None = None,
     ) -> None:
         self.rid = rid
         self.key = key
         self.prompt_len = prompt_len
         self.max_new = max_new
         self.target = min(output_len, max_new) or 1
-        self.arrival_ns = 0
-        self.session: str | None = None
-        self.matched_len = 0
+        self.arrival_ns = arrival_ns
+        self.session = session
         self.holds_row = False
-        self.row = 0
-        self.filled = 0
-        self.states: list[Slots] = []
         self.end_tick = -1
         self.finished = False
         self.retracted = False
@@ -85,7 +98,6 @@ class Sequence:
         self.protected_len = 0
         self.counted_len = 0
         self.branch_len = 0
-        self.sliding_start = 0
         self.node = no_lock.node
         self.lock = no_lock
         self._committed = 0

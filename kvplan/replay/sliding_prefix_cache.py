@@ -48,7 +48,7 @@ class SlidingPrefixCache(PrefixCache):
         for node in path(best):
             self._touch(node)
         self._touch_window(best)
-        return Match(best.stop, best, last.stop)
+        return Match(best.stop, best, last.stop if last is not best else 0)
 
     def insert(
         self,

@@ -62,6 +62,10 @@ class SlidingStore(KvStore):
             self.cache.evict_both(full, sliding)
         return self.memory.available >= num_tokens
 
+    def match(self, sequence: Sequence) -> None:
+        super().match(sequence)
+        sequence.sliding_start = 0
+
     def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         if not self.caching:
             self.memory.free_group_begin()

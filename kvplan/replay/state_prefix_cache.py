@@ -44,7 +44,7 @@ class StatePrefixCache(PrefixCache):
         for node in path(best):
             self._touch(node)
         self._touch_state(best)
-        return Match(best.stop, best, last.stop)
+        return Match(best.stop, best, last.stop if last is not best else 0)
 
     def keep(
         self, key: Key, slots: Slots, state: Slots, held: Node | None = None, counted_to: int = 0

@@ -37,11 +37,10 @@ class KvStore:
         """Look up what is cached of a waiting request; at least one token is left to compute."""
         if not self.caching:
             return  # nothing is ever cached: its match stays at the root
-        limit = sequence.seq_len - 1
-        found = self.cache.match(sequence.key, limit)
+        found = self.cache.match(sequence.key, sequence.seq_len - 1)
         sequence.node = found.node
         sequence.prefix_len = sequence.protected_len = found.prefix_len
-        sequence.branch_len = found.full_len if found.full_len > found.prefix_len else 0
+        sequence.branch_len = found.branch_len
 
     def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         """Allocate a prefill batch of so many tokens, after evicting for its worst case.
