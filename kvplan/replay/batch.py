@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from kvplan.replay.prefix_cache import Slots
@@ -11,7 +13,7 @@ from kvplan.replay.sequence import Part, Sequence
 class Decode(msgspec.Struct, frozen=True, gc=False):
     """A launched batch in which each request grows by one token."""
 
-    sequences: list[Sequence]
+    sequences: Collection[Sequence]
     out_cache_loc: Slots | None
 
 

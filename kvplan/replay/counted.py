@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Sequence as List
 
 from kvplan.errors import ReplayViolation
@@ -35,14 +36,14 @@ class CountedMemory:
             num_pages += -part.prefix_len // page - -part.stop // page  # a difference of ceilings
         return self.decode((), num_pages)
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+    def decode(self, sequences: Collection[Sequence], num_new_pages: int) -> Slots | None:
         num_tokens = num_new_pages * self.page_size
         if num_tokens > self.available:
             raise shortage(num_tokens, self.available)
         self.available -= num_tokens
         return None
 
-    def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+    def reserve(self, sequences: Collection[Sequence], num_new_pages: int) -> Slots | None:
         return self.decode(sequences, num_new_pages)
 
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:
@@ -72,7 +73,7 @@ class CountedSlidingMemory(CountedMemory):
         self.sliding_available = floor_page(num_sliding_tokens, page_size)
         self._grow(0, 0)
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+    def decode(self, sequences: Collection[Sequence], num_new_pages: int) -> Slots | None:
         super().decode(sequences, num_new_pages)
         num_tokens = num_new_pages * self.page_size
         self._grow(-num_tokens, -num_tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Sequence as List
 from typing import Protocol
 
@@ -31,10 +32,10 @@ class KvMemory(Protocol):
     def extend(self, parts: List[Part]) -> Slots | None:
         """Allocate each part behind its prefix and write the rows; returns out_cache_loc."""
 
-    def decode(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+    def decode(self, sequences: Collection[Sequence], num_new_pages: int) -> Slots | None:
         """Give every request one more slot; returns out_cache_loc."""
 
-    def reserve(self, sequences: List[Sequence], num_new_pages: int) -> Slots | None:
+    def reserve(self, sequences: Collection[Sequence], num_new_pages: int) -> Slots | None:
         """Give every request slots up to its `allocated` positions; returns the new ones."""
 
     def row_slots(self, sequence: Sequence, start: int, stop: int) -> Slots:

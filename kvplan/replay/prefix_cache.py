@@ -23,7 +23,15 @@ class Node:
 
     Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
     slots beside them any more. Beside recurrent state `state` is the one after the last position.
+    Caches of one pool leave both unset.
     """
+
+    has_sliding: bool
+    sliding_locks: int
+    sliding_time: int
+    state: Slots | None
+    state_locks: int
+    state_time: int
 
     __slots__ = (
         "access_time",
@@ -62,16 +70,8 @@ class Node:
         self.stop = stop
         self.slots = slots
         self.children: dict[Hashable, Node] = {}
-        self.locks = 0
-        self.hits = 0
-        self.access_time = time
-        self.creation_time = time
-        self.has_sliding = False
-        self.sliding_locks = 0
-        self.sliding_time = 0
-        self.state: Slots | None = None
-        self.state_locks = 0
-        self.state_time = 0
+        self.locks = self.hits = 0
+        self.access_time = self.creation_time = time
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -149,7 +149,7 @@ class PrefixCache:
             node = self._touch_held(held, counted_to)
         first = node.stop
         stop = (first + len(slots)) // self.page_size * self.page_size
-        if node.children:
+        if node.children and key.page(first, self.page_size) in node.children:
             for child in self._walk(key, stop, node):
                 node = child
                 if node.stop > counted_to:

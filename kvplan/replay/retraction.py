@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvplan.replay.ratio import RETRACT_STEPS
@@ -18,7 +19,7 @@ class Retraction(NamedTuple):
     aborted: tuple[Sequence, ...]
 
 
-def retraction_order(sequences: list[Sequence]) -> list[Sequence]:
+def retraction_order(sequences: Iterable[Sequence]) -> list[Sequence]:
     """Whom to keep, most wanted first: many outputs, then a short prompt."""
     return sorted(
         sequences,
@@ -36,7 +37,7 @@ def retract(running: Running, store: KvStore) -> Retraction:
     aborted: tuple[Sequence, ...] = ()
     if len(order) == 1 and not fits(order, store):
         aborted = (give_back(order, running, store),)
-    running.sequences = order
+    running.sequences = dict.fromkeys(order)
     return Retraction(tuple(retracted), aborted)
 
 

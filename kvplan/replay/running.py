@@ -11,6 +11,7 @@ from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.sequence import Sequence
 from kvplan.units import ceil_div
 
+Batch = dict[Sequence, None]  # an ordered set
 TIE = 1e-6  # far above what rounding can move, far below a token
 
 
@@ -25,12 +26,12 @@ class Running:
     """Requests in batch order, `peak` of them at most so far. `full` closes admission until one
     leaves.
 
-    The list is replaced, never changed, so that a launched batch may keep it. What the batch
-    needs is kept as counts: requests by the residue of their length, and sums.
+    `sequences` is an ordered set; it is replaced, never changed, so that a launched batch may keep
+    it. What the batch needs is kept as counts: requests by the residue of their length, and sums.
     """
 
     def __init__(self, lockstep: Lockstep) -> None:
-        self.sequences: list[Sequence] = []
+        self.sequences: Batch = {}
         self.full = False
         self.peak = 0
         self.lockstep = lockstep
@@ -49,22 +50,31 @@ class Running:
             self.full = False
         for sequence in newcomers:
             committed, outputs = sequence.join(self.lockstep)
-            self._count(sequence, committed, outputs, 1)
+            self._by_residue[committed % self._page_size] += 1
+            self._wishes += sequence.max_new - outputs
+            if sequence.max_new > MAX_NEW_ESTIMATE:
+                self._num_long += 1
         if self.lockstep.reserve:
             self._fresh += newcomers
-        first, last = (newcomers, self.sequences) if in_front else (self.sequences, newcomers)
-        self.sequences = [*first, *last]
+        if in_front:
+            self.sequences = dict.fromkeys([*newcomers, *self.sequences])
+        else:
+            joined = self.sequences = self.sequences.copy()
+            for sequence in newcomers:
+                joined[sequence] = None
         if len(self.sequences) > self.peak:
             self.peak = len(self.sequences)
 
     def leave(self, leavers: Iterable[Sequence]) -> None:
         """Take requests out; that opens admission again."""
-        staying = self.sequences.copy()
-        fresh = self._fresh
+        staying, fresh = self.sequences.copy(), self._fresh
         for sequence in leavers:
             committed, outputs = sequence.leave()
-            self._count(sequence, committed, outputs, -1)
-            staying.remove(sequence)
+            self._by_residue[committed % self._page_size] -= 1
+            self._wishes -= sequence.max_new - outputs
+            if sequence.max_new > MAX_NEW_ESTIMATE:
+                self._num_long -= 1
+            del staying[sequence]
             if fresh and sequence in fresh:
                 fresh.remove(sequence)
         self.sequences = staying
@@ -89,7 +99,8 @@ class Running:
         page, step, num_running = self._page_size, self.lockstep, len(self.sequences)
         if not step.reserve:
             if page == 1:
-                return Demand(num_steps * num_running, num_steps * num_running)
+                num_tokens = num_steps * num_running
+                return Demand(num_tokens, num_tokens)
             start, before = step.committed, 0
             if num_steps > 1:
                 before = self._pages_between(start, num_steps - 1)
@@ -138,10 +149,3 @@ class Running:
         if rest:
             num_pages += sum([self._by_residue[-(start + token) % page] for token in range(rest)])
         return num_pages
-
-    def _count(self, sequence: Sequence, committed: int, outputs: int, sign: int) -> None:
-        """Take a request in or out of the counts, by its lengths relative to the lockstep."""
-        self._by_residue[committed % self._page_size] += sign
-        self._wishes += sign * (sequence.max_new - outputs)
-        if sequence.max_new > MAX_NEW_ESTIMATE:
-            self._num_long += sign

@@ -264,7 +264,7 @@ class Scheduler:
     def _finish_due(self, due: list[Sequence], batch: Decode, num_tokens: int) -> None:
         """End the requests for which the results were the last, in batch order."""
         if len(due) > 1:
-            due.sort(key=batch.sequences.index)
+            due.sort(key=list(batch.sequences).index)
         for sequence in due:
             self._finish(sequence, num_tokens)
 

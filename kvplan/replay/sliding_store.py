@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from kvplan.replay.memory import SlidingMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.running import Demand
@@ -50,7 +52,7 @@ class SlidingStore(KvStore):
         # two sides evict in turns: only steps that evict nothing can be taken together
         return self.memory.available // self.page_size - num_running
 
-    def quiet_tokens(self, sequences: list[Sequence]) -> int:
+    def quiet_tokens(self, sequences: Iterable[Sequence]) -> int:
         """Tokens that these requests may grow before one of them gives sliding slots back."""
         behind = self._window + DECODE_INTERVAL
         return min([each.sliding_start + behind - each.seq_len for each in sequences])
@@ -74,7 +76,7 @@ class SlidingStore(KvStore):
             self.memory.free_group_end()
         return super().extend(parts, num_tokens)
 
-    def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
+    def decode(self, sequences: Collection[Sequence], demand: Demand) -> Slots | None:
         self.memory.free_group_begin()
         for sequence in sequences:
             if sequence.decoded_before:

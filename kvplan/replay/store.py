@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path
 from kvplan.replay.running import Demand
@@ -60,7 +62,7 @@ class KvStore:
             part.sequence.commit(part.stop)
         return out_cache_loc
 
-    def decode(self, sequences: list[Sequence], demand: Demand) -> Slots | None:
+    def decode(self, sequences: Collection[Sequence], demand: Demand) -> Slots | None:
         """Allocate a decode step that was launched, after evicting for its worst case."""
         if demand.wanted_tokens > demand.num_pages * self.page_size:  # else the caller made room
             self.reclaim(demand.wanted_tokens)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from kvplan.replay.gauges import Gauges
@@ -117,7 +119,7 @@ def joined(first: Point, second: Point) -> Point:
     )
 
 
-def waste(sequences: list[Sequence], page_size: int) -> int:
+def waste(sequences: Iterable[Sequence], page_size: int) -> int:
     """Tokens of the last pages of running requests that hold nothing."""
     if page_size == 1:
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -73,7 +73,7 @@ class PoolMemory:
             part.sequence.filled = part.stop
         return slots
 
-    def decode(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+    def decode(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         batch = self._decoding
         if batch.sequences is not sequences:
             batch = self._decoding = DecodingRows(sequences, self._device)
@@ -88,7 +88,7 @@ class PoolMemory:
         table[batch.rows, batch.seq_lens - 1] = slots.to(table.dtype)
         return slots
 
-    def reserve(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+    def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         del num_new_pages  # the allocator counts them itself
         return self.extend(
             [Part(each, each.filled, each.allocated, is_middle=False) for each in sequences]
@@ -116,7 +116,7 @@ class PoolMemory:
 class DecodingRows:
     """Rows and lengths of a running batch, kept on the device from step to step."""
 
-    def __init__(self, sequences: Sequence[Request], device: torch.device) -> None:
+    def __init__(self, sequences: Collection[Request], device: torch.device) -> None:
         self.sequences = sequences
         self.rows = torch.tensor([s.row for s in sequences], dtype=torch.int64).to(device)
         # committed counts the coming token already

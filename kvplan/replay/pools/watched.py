@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any, Literal, NamedTuple, cast
 
@@ -156,7 +156,7 @@ class WatchedMemory:
         self._tell_of_parts("extend", parts, slots)
         return slots
 
-    def decode(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+    def decode(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         start = perf_counter_ns()
         slots = self.inner.decode(sequences, num_new_pages)
         self.latencies.note("decode", perf_counter_ns() - start, len(slots))
@@ -168,7 +168,7 @@ class WatchedMemory:
                 watcher.grown(growth)
         return slots
 
-    def reserve(self, sequences: Sequence[Request], num_new_pages: int) -> Tensor:
+    def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         parts = [Part(each, each.filled, each.allocated, is_middle=False) for each in sequences]
         start = perf_counter_ns()
         slots = self.inner.reserve(sequences, num_new_pages)
@@ -261,7 +261,7 @@ class WatchedMemory:
 class Batch:
     """Tenancies and lengths of a running batch, kept from step to step."""
 
-    def __init__(self, sequences: Sequence[Request], tenancies: dict[int, Tenancy]) -> None:
+    def __init__(self, sequences: Collection[Request], tenancies: dict[int, Tenancy]) -> None:
         self.sequences = sequences
         self._tenancies = [tenancies[each.row] for each in sequences]
         self._rows = ints([each.row for each in sequences])
