@@ -61,7 +61,8 @@ class PrefillBudget:
         lock = cache.lock(sequence.node) if prefix_len else cache.no_lock
         remaining = seq_len - prefix_len
         new = expected_new(sequence.max_new, seq_len - sequence.prompt_len)
-        taken = self._choose(prefix_len, remaining, new)
+        limit = self._room(remaining, new)
+        taken = Stop.NO_MEMORY if limit == 0 else self._choose(prefix_len, remaining, limit)
         if isinstance(taken, Stop):
             cache.unlock(lock)
             return taken
@@ -69,12 +70,9 @@ class PrefillBudget:
         self._admit(sequence, taken, taken < remaining)
         return None
 
-    def _choose(self, prefix_len: int, remaining: int, new: int) -> int | Stop:
+    def _choose(self, prefix_len: int, remaining: int, limit: int | None) -> int | Stop:
         """How many of a prompt's remaining tokens to compute now, its prefix being locked."""
         page = self.page_size
-        limit = self._room(remaining, new)
-        if limit == 0:
-            return Stop.NO_MEMORY
         paged = -(-remaining // page) * page
         if limit is None:
             return Stop.OTHER if self.parts and paged >= self._input_left else remaining
@@ -97,7 +95,8 @@ class PrefillBudget:
 
     def _spend(self, num_tokens: int) -> None:
         self._input_left -= num_tokens
-        self.is_spent = self._input_left <= 0
+        if self._input_left <= 0:
+            self.is_spent = True
         if self._chunk_left is not None:
             self._chunk_left -= num_tokens
             if self._chunk_left <= 0:

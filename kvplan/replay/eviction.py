@@ -40,6 +40,7 @@ def policy_named(name: str) -> Callable[[Cached], Rank]:
 
 
 Node = TypeVar("Node", bound=Hashable)
+LEAST = 64
 
 
 class EvictionQueue(Generic[Node]):
@@ -54,6 +55,7 @@ class EvictionQueue(Generic[Node]):
         self._tickets: dict[Node, int] = {}  # of the candidates in the heap
         self._waiting: dict[Node, None] = {}  # to enter it, once more if they are in it
         self._last_ticket = 0
+        self._most = LEAST  # entries before lapsed ones are swept out
 
     def __contains__(self, node: Node) -> bool:
         return node in self._tickets or node in self._waiting
@@ -87,6 +89,7 @@ class EvictionQueue(Generic[Node]):
             heappush(heap, (rank(node), ticket, node))
         self._waiting.clear()
         self._last_ticket = ticket
-        if len(heap) > 64 + 4 * len(tickets):
+        if len(heap) > self._most:
             self._heap = [entry for entry in heap if tickets.get(entry[2]) == entry[1]]
             heapify(self._heap)
+            self._most = LEAST + 4 * len(tickets)

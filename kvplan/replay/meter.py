@@ -67,15 +67,15 @@ class Meter:
         if batch.mixed is not None:
             self.decoded_tokens += len(batch.mixed.sequences)
         for part in batch.parts:
-            sequence = part.sequence
-            is_first = sequence.num_parts == 1
-            hit = part.prefix_len if is_first else 0
+            sequence, prefix_len = part.sequence, part.prefix_len
+            is_first, num_tokens = sequence.num_parts == 1, part.stop - prefix_len
             if sequence.num_retractions:
-                self.rehit_tokens += hit
-                self.recomputed_tokens += part.stop - part.prefix_len
+                self.recomputed_tokens += num_tokens
+                if is_first:
+                    self.rehit_tokens += prefix_len
                 continue
-            self.hit_tokens += hit
-            self.computed_tokens += part.stop - part.prefix_len
+            self.computed_tokens += num_tokens
             if is_first:
+                self.hit_tokens += prefix_len
                 waited = start_ns - sequence.arrival_ns
                 self.waits_ns.append(waited if waited < LONGEST_NS else LONGEST_NS)

@@ -51,8 +51,9 @@ class Scheduler:
     def step(self) -> Step:
         """One turn of the loop."""
         self._retracted = self._aborted = self._finished = ()
-        batch = self._next_batch()
-        results = self._last if self._overlaps else batch
+        last = self._last
+        batch = self._next_batch(last)
+        results = last if self._overlaps else batch
         if results is None:
             if batch is None:
                 self.ratio.reset()
@@ -85,8 +86,8 @@ class Scheduler:
 
     # what runs next
 
-    def _next_batch(self) -> Batch | None:
-        chunked, last = self.chunked, self._last
+    def _next_batch(self, last: Batch | None) -> Batch | None:
+        chunked = self.chunked
         if chunked is not None:
             self._publish_chunk(chunked)
         if isinstance(last, Prefill):
@@ -169,13 +170,12 @@ class Scheduler:
 
     def _decode(self) -> Decode | None:
         """One step more for every running request; whoever must gives way."""
-        running = self.running
+        running, ratio, store = self.running, self.ratio, self.store
         finishing = self._set_finishing_aside()
         if not running.sequences:
             return None
         demand = running.demand()
-        if self.store.reclaim(demand.num_pages * self._server.page_size):
-            ratio = self.ratio
+        if store.reclaim(demand.num_pages * store.page_size):
             if ratio.current != ratio.lowest:
                 ratio.step()
             return self._launch_decode(demand)
@@ -193,9 +193,9 @@ class Scheduler:
         return None
 
     def _launch_decode(self, demand: Demand) -> Decode:
-        sequences = self.running.sequences
-        self.running.launch()
-        return Decode(sequences, self.store.decode(sequences, demand))
+        running = self.running
+        running.launch()
+        return Decode(running.sequences, self.store.decode(running.sequences, demand))
 
     def _set_finishing_aside(self) -> bool:
         """Requests whose last output is in flight take no further step; whether there are any."""
@@ -270,10 +270,12 @@ class Scheduler:
 
     def _finish(self, sequence: Sequence, num_tokens: int = 0) -> None:
         """The result that brought so many tokens was a request's last."""
+        late_tokens = 0
         if sequence.lockstep is not None:
-            self.running.leave([sequence])
-            num_tokens = 0
-        sequence.end(late_tokens=num_tokens if self._server.speculation else 0)
+            self.running.leave((sequence,))
+        elif self._server.speculation is not None:
+            late_tokens = num_tokens
+        sequence.end(late_tokens)
         self.store.release(sequence, keep=True)
         self._finished += (sequence,)
 

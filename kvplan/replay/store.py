@@ -19,7 +19,7 @@ class KvStore:
         self.memory = memory
         self.page_size = server.page_size
         self.caching = server.prefix_cache
-        self._reserves = server.speculation is not None
+        self._grow = memory.decode if server.speculation is None else memory.reserve
         self.cache = PrefixCache(server.page_size, memory.free, server.eviction_policy)
 
     def reachable(self) -> int:
@@ -66,9 +66,7 @@ class KvStore:
         """Allocate a decode step that was launched, after evicting for its worst case."""
         if demand.wanted_tokens > demand.num_pages * self.page_size:  # else the caller made room
             self.reclaim(demand.wanted_tokens)
-        if self._reserves:
-            return self.memory.reserve(sequences, demand.num_pages)
-        return self.memory.decode(sequences, demand.num_pages)
+        return self._grow(sequences, demand.num_pages)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
@@ -88,27 +86,24 @@ class KvStore:
         if owned > sequence.protected_len:
             self._free_row(sequence, sequence.protected_len, owned)
         self.cache.unlock(sequence.lock)
-        whole, allocated = ceil_page(owned, self.page_size), sequence.allocated
-        if allocated > whole:
+        allocated = sequence.allocated
+        if allocated > owned and (whole := ceil_page(owned, self.page_size)) < allocated:
             self._free_row(sequence, whole, allocated)
         self.memory.close_row(sequence)
         sequence.holds_row = False
 
     def _hold(self, sequence: Sequence, node: Node, known_len: int) -> None:
-        """Move a request's lock to where its insert ended.
+        """Move a request's lock to where its insert ended, unless it gives all back anyway.
 
         Its row follows the cache's slots, if so much of it was `known` before.
         """
         if known_len > sequence.protected_len:
             self._follow(sequence, node)
-        if sequence.finished:  # it holds nothing any longer
-            self.cache.unlock(sequence.lock)
-            sequence.lock = self.cache.no_lock
-        else:
+        stop = sequence.protected_len = node.stop
+        if not sequence.finished:
             sequence.lock = self.cache.lower(sequence.lock, node)
-        sequence.protected_len = node.stop
-        if node.stop > sequence.counted_len:
-            sequence.counted_len = node.stop
+            if stop > sequence.counted_len:
+                sequence.counted_len = stop
 
     def _follow(self, sequence: Sequence, node: Node) -> None:
         """Write the cache's slots down to a node into a row, from where they may differ."""
