@@ -16,14 +16,14 @@ class CountingScheduler(Scheduler):
 
         `at_most` is how many pass before the next arrival, if there is one.
         """
-        running, store, sliding = self.running, self.store, self._sliding
-        if batch.sequences is not running.sequences:
-            return NO_STEPS  # somebody left
+        running, store = self.running, self.store
+        if batch.sequences is not running.sequences or self.chunked is not None:
+            return NO_STEPS  # somebody left, or is to go on
         num_steps = self._quiet_steps(at_most)
         if num_steps <= 0:
             return NO_STEPS
         demand = running.demand(num_steps)
-        if sliding is not None or demand.wanted_tokens > store.memory.available:
+        if demand.wanted_tokens > store.memory.available or self._sliding is not None:
             num_pages = store.quiet_pages(len(running.sequences))
             if demand.num_pages > num_pages:
                 num_steps = self._affordable(num_steps, num_pages)
@@ -34,24 +34,23 @@ class CountingScheduler(Scheduler):
         store.memory.decode(running.sequences, demand.num_pages)
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
-        if self.ratio.current != self.ratio.lowest:
-            self.ratio.step(num_steps)
+        ratio = self.ratio
+        if ratio.current != ratio.lowest:
+            ratio.step(num_steps)
         return num_steps, demand.num_pages * store.page_size
 
     def _quiet_steps(self, at_most: int | None) -> int:
         """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""
-        sliding = self._sliding
+        step, sliding = self.running.lockstep, self._sliding
+        num_steps = self._ends.next_tick() - 1 - step.generated
+        if step.reserve:
+            num_steps = step.steps_within(num_steps)
         # once the batch is full no pass looks at the queue until somebody leaves
-        closed = self.running.full and sliding is None
-        if not closed and (self.waiting.requests or (at_most is not None and at_most <= 0)):
-            return 0
-        if self.chunked is not None:
-            return 0
-        step, next_end = self.running.lockstep, self._ends.next_tick()
-        assert next_end is not None, "whoever decodes has an end"
-        num_steps = step.steps_within(next_end - 1 - step.generated)
-        if at_most is not None and at_most < num_steps and not closed:
-            num_steps = at_most
+        if sliding is not None or not self.running.full:
+            if self.waiting.requests:
+                return 0
+            if at_most is not None and at_most < num_steps:
+                num_steps = at_most
         if sliding is None:
             return num_steps
         num_tokens = sliding.quiet_tokens(self.running.sequences)

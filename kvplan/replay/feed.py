@@ -34,8 +34,7 @@ class Feed:
 
     def take(self, now_ns: int) -> Iterator[Arrival]:
         """The requests that came until now, with their times; answers in between may bring more."""
-        while self.next_ns is not None and self.next_ns <= now_ns:
-            time_ns = self.next_ns
+        while (time_ns := self.next_ns) is not None and time_ns <= now_ns:
             if self._due and self._due[0][0] == time_ns:
                 request = heapq.heappop(self._due)[2]
                 self._look()
@@ -97,9 +96,10 @@ class Feed:
 
     def _look(self) -> None:
         head, due = self._head, self._due
-        self.next_ns = None if head is None else head.t_ns
-        if due and (head is None or due[0][0] < head.t_ns):
-            self.next_ns = due[0][0]
+        next_ns = None if head is None else head.t_ns
+        if due and (next_ns is None or due[0][0] < next_ns):
+            next_ns = due[0][0]
+        self.next_ns = next_ns
 
     def _count(self, session: str) -> None:
         self._unanswered[session] = self._unanswered.get(session, 0) + 1

@@ -36,7 +36,10 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gauge:
-    """One pool: `left` says what of it is free or could be by evicting."""
+    """One pool: `left` says what of it is free or could be by evicting.
+
+    `bins` hold the time that each share of it was left, in ns by thousandths.
+    """
 
     def __init__(self, name: str, unit: str, capacity: int, left: Callable[[], int]) -> None:
         self.name = name
@@ -62,19 +65,18 @@ class Gauge:
             p99=p99,
         )
 
-    def rise(self, grown: int, last: int, duration_ns: int) -> None:
-        """Count a time in which the level rose evenly by so many tokens, up to the last bin."""
-        first = -((grown - self.used) * BINS // self.capacity)
-        if first < last:
-            share, duration_ns = divmod(duration_ns, last - first + 1)
-            for position in range(first, last):
+    def fall(self, first: int, last: int, duration_ns: int) -> None:
+        """Count a time in which what is left fell evenly from one bin to another."""
+        if first > last:
+            share, duration_ns = divmod(duration_ns, first - last + 1)
+            for position in range(last + 1, first + 1):
                 self.bins[position] += share
             duration_ns += share
         self.bins[last] += duration_ns
 
     def _percentile(self, percent: int) -> int:
         wanted, seen = sum(self.bins) * percent, 0
-        for position, duration in enumerate(self.bins):
+        for position, duration in enumerate(reversed(self.bins)):
             seen += duration
             if seen * 100 >= wanted:
                 return min(self.peak, position * self.capacity // BINS)
@@ -96,15 +98,15 @@ class Gauges:
         self.num_steps += turn.num_steps
         duration, grown = turn.duration_ns, turn.grown
         for gauge in self.gauges:
-            capacity = gauge.capacity
-            used = gauge.used = capacity - gauge.left()
+            capacity, left = gauge.capacity, gauge.left()
+            used = gauge.used = capacity - left
             if used > gauge.peak:
                 self._mark_peak(gauge, used, turn)
-            position = -(-used * BINS // capacity)
             if grown and gauge.grows:
-                gauge.rise(grown, position, duration)
+                first = (left + grown) * BINS // capacity
+                gauge.fall(first, left * BINS // capacity, duration)
             else:
-                gauge.bins[position] += duration
+                gauge.bins[left * BINS // capacity] += duration
         if finished := turn.step.finished:
             # new requests had taken theirs before these gave them back
             rows = self.gauges[-1]

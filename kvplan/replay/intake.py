@@ -22,12 +22,14 @@ class Intake:
         self.refusal = f"the input reaches the limit of {self.limit:,} tokens ({bound})"
         self._num_tokens = server.num_tokens
         self._page_size = server.page_size
+        # lengths that are surely served whole
+        self._roomy = min(self.max_len, server.num_tokens - 2 * server.page_size) - 1
 
     def clip(self, input_len: int, max_new: int) -> int:
         """New tokens that are left of a wish after the context and an empty pool had their say."""
+        if input_len + max_new <= self._roomy:
+            return max_new
         page = self._page_size
         by_context = self.max_len - input_len - 1
         by_memory = self._num_tokens - ceil_page(input_len, page) - page - 1
-        if max_new <= by_context and max_new <= by_memory:
-            return max_new
-        return max(0, min(by_context, by_memory))
+        return max(0, min(max_new, by_context, by_memory))

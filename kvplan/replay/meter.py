@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
-from kvplan.replay.batch import Decode, Prefill, Step
+from kvplan.replay.batch import Prefill, Step
 from kvplan.replay.scheduler import Scheduler
 
 LONGEST_NS = (1 << 63) - 1  # 292 years: who waited longer counts as that
@@ -43,11 +43,6 @@ class Meter:
     def peak_running(self) -> int:
         """Requests that decoded together at most."""
         return self._running.peak
-
-    def decode(self, batch: Decode, num_steps: int) -> None:
-        """A decode step, and those of the same batch that were taken together with it."""
-        self.decode_steps += num_steps
-        self.decoded_tokens += num_steps * len(batch.sequences)
 
     def leave(self, step: Step, start_ns: int) -> None:
         """Requests that a step took out of the batch."""

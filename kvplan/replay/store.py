@@ -72,10 +72,11 @@ class KvStore:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
         if not self.caching:
             return
-        slots = self.memory.row_slots(sequence, sequence.protected_len, stop)
-        inserted = self.cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len)
-        if stop > sequence.prompt_len:  # an answer can go without its prompt
-            self.cache.cut(inserted.node, floor_page(sequence.prompt_len, self.page_size))
+        cache, first, prompt_len = self.cache, sequence.protected_len, sequence.prompt_len
+        slots = self.memory.row_slots(sequence, first, stop)
+        inserted = cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len)
+        if stop > prompt_len and first != (whole := floor_page(prompt_len, self.page_size)):
+            cache.cut(inserted.node, whole)  # an answer can go without its prompt
         self._hold(sequence, inserted.node, inserted.prefix_len)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
