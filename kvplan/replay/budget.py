@@ -31,23 +31,22 @@ class PrefillBudget:
         self.parts: list[Part] = []
         self.num_tokens = 0
         self.chunked: Sequence | None = None  # whose prompt the pass leaves cut, one at most
-        self.is_spent = False  # whether the step computes as many tokens as it may
         self._reserved = reserved + num_mixed
-        self._chunk_left = server.chunked_prefill_size
-        self._input_left = server.max_prefill_tokens
-        if num_mixed:
-            self._spend(num_mixed)
+        self._spent = num_mixed  # tokens that the step computes
+        self._chunk = server.chunked_prefill_size
+        self._input = server.max_prefill_tokens
 
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""
         if self.store.reachable() <= self._reserved:
             return Stop.NO_MEMORY
-        return Stop.OTHER if self.is_spent else None
+        spent, chunk = self._spent, self._chunk
+        return Stop.OTHER if spent >= self._input or (chunk and spent >= chunk) else None
 
     def continue_chunked(self, sequence: Sequence) -> None:
         """Take in the next part of a cut prompt."""
-        assert self._chunk_left is not None
-        limit = self._continuation_limit(self._chunk_left)
+        assert self._chunk is not None
+        limit = self._continuation_limit(self._chunk - self._spent)
         if limit <= 0:
             self.chunked = sequence  # it is parked until there is room
             return
@@ -75,7 +74,8 @@ class PrefillBudget:
         page = self.page_size
         paged = -(-remaining // page) * page
         if limit is None:
-            return Stop.OTHER if self.parts and paged >= self._input_left else remaining
+            fits = not self.parts or paged < self._input - self._spent
+            return remaining if fits else Stop.OTHER
         if paged <= limit:
             return remaining
         end = floor_page(prefix_len + floor_page(limit, page), page)
@@ -91,16 +91,7 @@ class PrefillBudget:
             self.chunked = sequence
         paged = -(-taken // page) * page
         self._reserve(paged, 0 if is_middle else expected_new(sequence.max_new, 0))
-        self._spend(paged)
-
-    def _spend(self, num_tokens: int) -> None:
-        self._input_left -= num_tokens
-        if self._input_left <= 0:
-            self.is_spent = True
-        if self._chunk_left is not None:
-            self._chunk_left -= num_tokens
-            if self._chunk_left <= 0:
-                self.is_spent = True
+        self._spent += paged
 
     @property
     def _memory_left(self) -> float:
@@ -108,8 +99,9 @@ class PrefillBudget:
 
     def _room(self, remaining: int, new: int) -> int | None:
         """Tokens that may be computed now: 0 if memory is short, None if nothing limits them."""
-        left = self.store.reachable() - self._reserved
-        return self._chunk_left if remaining + new + self.page_size < left else 0
+        if remaining + new + self.page_size >= self.store.reachable() - self._reserved:
+            return 0
+        return None if self._chunk is None else self._chunk - self._spent
 
     def _continuation_limit(self, chunk: int) -> int:
         """Tokens of the next part of a cut prompt: it must go on, or its slots never come back."""

@@ -143,7 +143,7 @@ class Scheduler:
     def _admit_waiting(self, budget: PrefillBudget, num_rows: int) -> None:
         """Admit from the head of the queue, nobody out of turn, until a budget is used up."""
         running, queue, parts = self.running, self.waiting.requests, budget.parts
-        if budget.is_spent and budget.verdict() is Stop.OTHER:
+        if (self._mixes or parts) and budget.verdict() is Stop.OTHER:
             return
         while queue:
             if len(parts) >= num_rows:

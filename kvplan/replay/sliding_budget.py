@@ -58,5 +58,5 @@ class SlidingBudget(PrefillBudget):
             new,
             window=self._pool.window,
             page_size=self.page_size,
-            chunk=self._chunk_left,
+            chunk=None if self._chunk is None else self._chunk - self._spent,
         )
