@@ -50,13 +50,13 @@ class PrefillBudget:
         if limit <= 0:
             self.chunked = sequence  # it is parked until there is room
             return
-        remaining = sequence.seq_len - sequence.prefix_len
+        remaining = sequence.seq_len() - sequence.prefix_len
         taken = min(remaining, limit)
         self._admit(sequence, taken, remaining > taken)
 
     def admit(self, sequence: Sequence) -> Stop | None:
         """Take a waiting request whose prefix is matched in; returns why not, if it cannot be."""
-        cache, seq_len, prefix_len = self.store.cache, sequence.seq_len, sequence.prefix_len
+        cache, seq_len, prefix_len = self.store.cache, sequence.seq_len(), sequence.prefix_len
         lock = cache.lock(sequence.node) if prefix_len else cache.no_lock
         remaining = seq_len - prefix_len
         new = expected_new(sequence.max_new, seq_len - sequence.prompt_len)

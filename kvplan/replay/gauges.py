@@ -88,6 +88,7 @@ class Gauges:
 
     def __init__(self, replay: Replay) -> None:
         self.gauges = gauges_of(replay)
+        self._rows = self.gauges[-1]
         self.num_steps = 0
 
     def see(self, turn: Turn) -> None:
@@ -98,7 +99,8 @@ class Gauges:
         self.num_steps += turn.num_steps
         duration, grown = turn.duration_ns, turn.grown
         for gauge in self.gauges:
-            capacity, left = gauge.capacity, gauge.left()
+            capacity, read = gauge.capacity, gauge.left
+            left = read()
             used = gauge.used = capacity - left
             if used > gauge.peak:
                 self._mark_peak(gauge, used, turn)
@@ -109,7 +111,7 @@ class Gauges:
                 gauge.bins[left * BINS // capacity] += duration
         if finished := turn.step.finished:
             # new requests had taken theirs before these gave them back
-            rows = self.gauges[-1]
+            rows = self._rows
             most = rows.used + len(finished)
             if most > rows.peak:
                 self._mark_peak(rows, most, turn)

@@ -54,7 +54,7 @@ class Meter:
         self.num_finished += len(step.finished)
         if self._page_size > 1:
             for sequence in step.finished:
-                self.wasted_tokens += -sequence.committed % self._page_size
+                self.wasted_tokens += -sequence.committed() % self._page_size
 
     def prefill(self, batch: Prefill, start_ns: int) -> None:
         """A step that computes prompts."""

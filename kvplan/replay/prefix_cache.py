@@ -288,7 +288,8 @@ class PrefixCache:
     def _drop_leaf(self, node: Node) -> None:
         """Take an unlocked leaf, which is no candidate any more, out with all that it holds."""
         self._remove(node)
-        self._release(node.slots)
+        release = self._release
+        release(node.slots)
 
     def _remove(self, node: Node) -> None:
         """Take a leaf out of the tree; its parent may be a candidate now."""

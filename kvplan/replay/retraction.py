@@ -23,7 +23,7 @@ def retraction_order(sequences: Iterable[Sequence]) -> list[Sequence]:
     """Whom to keep, most wanted first: many outputs, then a short prompt."""
     return sorted(
         sequences,
-        key=lambda sequence: (sequence.outputs, -sequence.prompt_len),
+        key=lambda sequence: (sequence.outputs(), -sequence.prompt_len),
         reverse=True,
     )
 
@@ -45,7 +45,7 @@ def fits(sequences: list[Sequence], store: KvStore) -> bool:
     """Whether these requests can decode one step, after evicting what is needed."""
     page = store.page_size
     num_pages = sum(
-        ceil_div(sequence.next_allocated, page) - ceil_div(sequence.allocated, page)
+        ceil_div(sequence.next_allocated(), page) - ceil_div(sequence.allocated(), page)
         for sequence in sequences
     )
     return store.reclaim(num_pages * page)

@@ -110,10 +110,10 @@ class Running:
         num_pages = self._pages_between(step.reserved, grown)
         wanted = 0
         for sequence in self._fresh:
-            owned = ceil_div(sequence.committed, page)
-            reached = sequence.committed - step.committed + step.reserved
+            owned = ceil_div(sequence.committed(), page)
+            reached = sequence.committed() - step.committed + step.reserved
             num_pages += ceil_div(reached, page) - owned
-            wanted += owned * page - sequence.committed
+            wanted += owned * page - sequence.committed()
         wanted += num_pages * page
         if wanted and page > 1:
             wanted += num_running * page
@@ -136,7 +136,7 @@ class Running:
                 return expected
         return sum(
             [
-                min(sequence.max_new - sequence.outputs, MAX_NEW_ESTIMATE) * ratio
+                min(sequence.max_new - sequence.outputs(), MAX_NEW_ESTIMATE) * ratio
                 for sequence in self.sequences
             ]
         )

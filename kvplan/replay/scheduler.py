@@ -128,7 +128,8 @@ class Scheduler:
                 return None
         self.waiting.arrange()
         num_mixed = len(running.sequences) if self._mixes else 0
-        budget = self._open_budget(running.expected_new(self.ratio.current), num_mixed)
+        open_budget = self._open_budget
+        budget = open_budget(running.expected_new(self.ratio.current), num_mixed)
         if chunked is not None:
             budget.continue_chunked(chunked)
             num_rows = self._rows_left(len(budget.parts))  # the cut prompt has its row already
@@ -207,7 +208,7 @@ class Scheduler:
         if isinstance(last, Prefill):
             for part in last.parts:
                 sequence = part.sequence
-                if sequence.lockstep is not None and sequence.outputs + 1 >= sequence.max_new:
+                if sequence.lockstep is not None and sequence.outputs() + 1 >= sequence.max_new:
                     finishing.append(sequence)
             decoded = last.mixed
         if decoded is not None:
@@ -225,7 +226,7 @@ class Scheduler:
         for sequence in self._retracted + self._aborted:
             self._forget_end(sequence)
         self.ratio.current = ratio_after_retraction(
-            (sequence.outputs, sequence.max_new) for sequence in running.sequences
+            (sequence.outputs(), sequence.max_new) for sequence in running.sequences
         )
         self.waiting.requests.extend(self._retracted)
 
@@ -240,7 +241,7 @@ class Scheduler:
             if part.is_middle or sequence.finished or sequence.retracted:
                 continue
             if mixed and sequence.lockstep is not None:
-                missing = sequence.target - sequence.outputs  # it grew with the others
+                missing = sequence.target - sequence.outputs()  # it grew with the others
             else:
                 missing = running.add_first_output(sequence)
             if missing <= 0:

@@ -77,7 +77,7 @@ class Sequence:
         self.key = key
         self.prompt_len = prompt_len
         self.max_new = max_new
-        self.target = min(output_len, max_new) or 1
+        self.target = (output_len if output_len < max_new else max_new) or 1
         self.arrival_ns = arrival_ns
         self.session = session
         self.holds_row = False
@@ -103,53 +103,46 @@ class Sequence:
         self._committed = 0
         self._allocated = 0
 
-    @property
     def outputs(self) -> int:
         """Tokens generated so far, as far as their results are taken in."""
         step = self.lockstep
         return self._outputs if step is None else self._outputs + step.generated
 
-    @property
     def committed(self) -> int:
         """Tokens of prompt and answer that have a slot for good."""
         step = self.lockstep
         return self._committed if step is None else self._committed + step.committed
 
-    @property
     def allocated(self) -> int:
         """Positions with a slot: with speculation some are reserved beyond the committed ones."""
         step = self.lockstep
         if step is None or step.launched == self._joined:
             return self._allocated
         if not step.reserve:
-            return self.committed
+            return self.committed()
         return ceil_page(self._committed + step.reserved, step.page_size)
 
-    @property
     def next_allocated(self) -> int:
         """What `allocated` will be once another decode step is launched."""
         step = self.lockstep
         assert step is not None, "only running requests decode"
         if not step.reserve:
-            return self.committed + 1
-        return max(self.allocated, ceil_page(self.committed + step.reserve, step.page_size))
+            return self.committed() + 1
+        return max(self.allocated(), ceil_page(self.committed() + step.reserve, step.page_size))
 
-    @property
     def decoded_before(self) -> bool:
         """Whether a decode step was launched for it before the latest one."""
         return self.lockstep is not None and self.lockstep.launched > self._joined + 1
 
-    @property
     def seq_len(self) -> int:
         """Prompt and outputs so far: what a prefill has to cover."""
         step = self.lockstep
         return self.prompt_len + self._outputs + (0 if step is None else step.generated)
 
-    @property
     def kept_len(self) -> int:
         """Tokens that stay in the cache after it has finished."""
         end = self.prompt_len + (self.target if self.target <= self.max_new else self.max_new)
-        committed = self.committed
+        committed = self.committed()
         return end if end < committed else committed
 
     def commit(self, num_tokens: int) -> None:
@@ -176,7 +169,7 @@ class Sequence:
         step, committed, outputs = self.lockstep, self._committed, self._outputs
         assert step is not None, "only running requests leave"
         if step.reserve:
-            self._allocated = self.allocated
+            self._allocated = self.allocated()
             self._committed = committed + step.committed
         else:
             self._allocated = self._committed = committed + step.committed

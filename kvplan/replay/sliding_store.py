@@ -55,7 +55,7 @@ class SlidingStore(KvStore):
     def quiet_tokens(self, sequences: Iterable[Sequence]) -> int:
         """Tokens that these requests may grow before one of them gives sliding slots back."""
         behind = self._window + DECODE_INTERVAL
-        return min([each.sliding_start + behind - each.seq_len for each in sequences])
+        return min([each.sliding_start + behind - each.seq_len() for each in sequences])
 
     def reclaim(self, num_tokens: int) -> bool:
         full = num_tokens - self.memory.full_available
@@ -79,8 +79,8 @@ class SlidingStore(KvStore):
     def decode(self, sequences: Collection[Sequence], demand: Demand) -> Slots | None:
         self.memory.free_group_begin()
         for sequence in sequences:
-            if sequence.decoded_before:
-                self._slide(sequence, sequence.seq_len - 1, DECODE_INTERVAL)
+            if sequence.decoded_before():
+                self._slide(sequence, sequence.seq_len() - 1, DECODE_INTERVAL)
         self.memory.free_group_end()
         return super().decode(sequences, demand)
 

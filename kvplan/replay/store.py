@@ -33,13 +33,15 @@ class KvStore:
     def reclaim(self, num_tokens: int) -> bool:
         """Evict until so many tokens are free; whether they are."""
         shortfall = num_tokens - self.memory.available
-        return shortfall <= 0 or self.cache.evict(shortfall) >= shortfall
+        if shortfall <= 0:
+            return True
+        return self.cache.evict(shortfall) >= shortfall
 
     def match(self, sequence: Sequence) -> None:
         """Look up what is cached of a waiting request; at least one token is left to compute."""
         if not self.caching:
             return  # nothing is ever cached: its match stays at the root
-        found = self.cache.match(sequence.key, sequence.seq_len - 1)
+        found = self.cache.match(sequence.key, sequence.seq_len() - 1)
         sequence.node = found.node
         sequence.prefix_len = sequence.protected_len = found.prefix_len
         sequence.branch_len = found.branch_len
@@ -66,7 +68,8 @@ class KvStore:
         """Allocate a decode step that was launched, after evicting for its worst case."""
         if demand.wanted_tokens > demand.num_pages * self.page_size:  # else the caller made room
             self.reclaim(demand.wanted_tokens)
-        return self._grow(sequences, demand.num_pages)
+        grow = self._grow
+        return grow(sequences, demand.num_pages)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""
@@ -81,13 +84,13 @@ class KvStore:
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
         """Give back all that a request holds; with `keep` the cache takes its whole pages first."""
-        owned = sequence.kept_len if keep else sequence.committed
+        owned = sequence.kept_len() if keep else sequence.committed()
         if keep:
             self.checkpoint(sequence, owned)
         if owned > sequence.protected_len:
             self._free_row(sequence, sequence.protected_len, owned)
         self.cache.unlock(sequence.lock)
-        allocated = sequence.allocated
+        allocated = sequence.allocated()
         if allocated > owned and (whole := ceil_page(owned, self.page_size)) < allocated:
             self._free_row(sequence, whole, allocated)
         self.memory.close_row(sequence)

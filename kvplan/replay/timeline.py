@@ -22,15 +22,15 @@ class Point(msgspec.Struct):
     the sliding side, `states` slots of recurrent state.
     """
 
-    t_ns: int
-    used: int
-    cached: int
-    running: int
-    waiting: int
-    waste: int
-    sliding: int
-    states: int
-    evicted: int
+    t_ns: int = 0
+    used: int = 0
+    cached: int = 0
+    running: int = 0
+    waiting: int = 0
+    waste: int = 0
+    sliding: int = 0
+    states: int = 0
+    evicted: int = 0
 
 
 class Timeline:
@@ -44,7 +44,8 @@ class Timeline:
         self._kv = gauges.gauges[0]
         self._max_points = max_points
         self._interval_ns = FIRST_INTERVAL_NS
-        self._until_ns = 0  # where the interval of the last point ends
+        self._until_ns = 0  # where the interval of the latest point ends
+        self._latest = Point()
         self._running = replay.scheduler.running
         self._waiting = replay.scheduler.waiting
 
@@ -53,7 +54,7 @@ class Timeline:
         if turn.start_ns >= self._until_ns:
             self._open(turn.start_ns)
             return
-        point, used = self.points[-1], self._kv.used
+        point, used = self._latest, self._kv.used
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
         num_running = len(self._running.sequences)
@@ -65,19 +66,18 @@ class Timeline:
     def _open(self, now_ns: int) -> None:
         store, running = self._replay.store, self._running.sequences
         self._until_ns = self._end_of(now_ns)
-        self.points.append(
-            Point(
-                t_ns=now_ns,
-                used=self._kv.used,
-                cached=store.cache.evictable,
-                running=len(running),
-                waiting=len(self._waiting.requests),
-                waste=waste(running, store.page_size),
-                sliding=self._used("sliding KV"),
-                states=self._used("recurrent states"),
-                evicted=store.cache.evicted,
-            )
+        self._latest = Point(
+            t_ns=now_ns,
+            used=self._kv.used,
+            cached=store.cache.evictable,
+            running=len(running),
+            waiting=len(self._waiting.requests),
+            waste=waste(running, store.page_size),
+            sliding=self._used("sliding KV"),
+            states=self._used("recurrent states"),
+            evicted=store.cache.evicted,
         )
+        self.points.append(self._latest)
         if len(self.points) > self._max_points:
             self._thin()
 
@@ -102,7 +102,7 @@ class Timeline:
                 thinned[-1] = joined(thinned[-1], point)
             else:
                 thinned.append(point)
-        self.points = thinned
+        self.points, self._latest = thinned, thinned[-1]
 
 
 def joined(first: Point, second: Point) -> Point:
@@ -123,4 +123,4 @@ def waste(sequences: Iterable[Sequence], page_size: int) -> int:
     """Tokens of the last pages of running requests that hold nothing."""
     if page_size == 1:
         return 0
-    return sum([ceil_page(each.committed, page_size) - each.committed for each in sequences])
+    return sum([ceil_page(each.committed(), page_size) - each.committed() for each in sequences])

@@ -37,14 +37,14 @@ class WaitingQueue:
     def _refresh(self) -> None:
         """Mark as recent what the queue will need, its head last."""
         for sequence in reversed(list(islice(self.requests, MATCH_LIMIT))):
-            self._store.cache.match(sequence.key, sequence.seq_len)
+            self._store.cache.match(sequence.key, sequence.seq_len())
 
     def _sort_by_prefix(self) -> None:
         """Longest cached prefix first; of uncached ones that start alike only the first counts."""
         beginnings = PrefixCache(1, lambda _: None)
         deferred = set()
         for sequence in self.requests:
-            length = sequence.seq_len
+            length = sequence.seq_len()
             matched = self._store.cache.match(sequence.key, length).prefix_len
             sequence.matched_len = min(matched, length - 1)
             if matched <= SHARED_PREFIX:

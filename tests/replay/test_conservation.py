@@ -35,7 +35,7 @@ def test_nothing_is_lost_after_any_step(requests, server, max_new):
     for turn in replay:
         live = live_sequences(replay, turn.step)
         private = sum(
-            ceil_page(sequence.allocated, server.page_size) - sequence.protected_len
+            ceil_page(sequence.allocated(), server.page_size) - sequence.protected_len
             for sequence in live
         )
         cache = replay.store.cache
@@ -43,7 +43,7 @@ def test_nothing_is_lost_after_any_step(requests, server, max_new):
 
         assert private + cached + replay.store.reachable() - cache.evictable == capacity
         assert len(live) + replay.store.memory.free_rows == server.num_rows
-        assert all(sequence.allocated >= sequence.committed for sequence in live)
+        assert all(sequence.allocated() >= sequence.committed() for sequence in live)
 
     meter = replay.meter
     answered = meter.num_finished + meter.num_aborted + meter.rejections.total()

@@ -66,12 +66,12 @@ def test_demand_is_the_sum_over_the_batch(speculation, page_size, comings, jumps
         newcomers = [sequence_of(committed) for when, committed in comings if when == round_]
         running.join(newcomers)
         num_steps = 1 if newcomers else num_steps
-        before = [sequence.allocated for sequence in running.sequences]
+        before = [sequence.allocated() for sequence in running.sequences]
         demand = running.demand(num_steps)
-        one_by_one = [sequence.next_allocated for sequence in running.sequences]
+        one_by_one = [sequence.next_allocated() for sequence in running.sequences]
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
-        after = [sequence.allocated for sequence in running.sequences]
+        after = [sequence.allocated() for sequence in running.sequences]
 
         assert demand.num_pages == sum(
             ceil_div(new, page_size) - ceil_div(old, page_size)
@@ -87,13 +87,13 @@ def test_leaving_the_batch_takes_nothing_along(num_steps, lengths):
     for _ in range(num_steps):
         running.launch()
         running.lockstep.take_in()
-    committed = [sequence.committed for sequence in running.sequences]
-    allocated = [sequence.allocated for sequence in running.sequences]
+    committed = [sequence.committed() for sequence in running.sequences]
+    allocated = [sequence.allocated() for sequence in running.sequences]
     leavers = running.sequences
     running.leave(leavers)
     running.launch()
     running.lockstep.take_in()
 
-    assert [sequence.committed for sequence in leavers] == committed
-    assert [sequence.allocated for sequence in leavers] == allocated
+    assert [sequence.committed() for sequence in leavers] == committed
+    assert [sequence.allocated() for sequence in leavers] == allocated
     assert running.demand() == Demand(0, 0)

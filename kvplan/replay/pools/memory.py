@@ -91,7 +91,7 @@ class PoolMemory:
     def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         del num_new_pages  # the allocator counts them itself
         return self.extend(
-            [Part(each, each.filled, each.allocated, is_middle=False) for each in sequences]
+            [Part(each, each.filled, each.allocated(), is_middle=False) for each in sequences]
         )
 
     def row_slots(self, sequence: Request, start: int, stop: int) -> Tensor:
@@ -120,7 +120,7 @@ class DecodingRows:
         self.sequences = sequences
         self.rows = torch.tensor([s.row for s in sequences], dtype=torch.int64).to(device)
         # committed counts the coming token already
-        self.seq_lens_cpu = torch.tensor([s.committed - 1 for s in sequences], dtype=torch.int64)
+        self.seq_lens_cpu = torch.tensor([s.committed() - 1 for s in sequences], dtype=torch.int64)
         self.seq_lens = self.seq_lens_cpu.to(device)
 
     def grow(self) -> None:

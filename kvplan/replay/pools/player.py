@@ -131,7 +131,7 @@ class Player:
         parts = []
         for name, prefix_len, seq_len in grown:
             sequence = self._sequences[name]
-            if sequence.committed != prefix_len:
+            if sequence.committed() != prefix_len:
                 raise TraceError(
                     f"request '{name}' starts behind {prefix_len} cached tokens, and no"
                     " 'prefixes' of its alloc says whose"
@@ -144,7 +144,7 @@ class Player:
     def _decode(self, operation: Decode) -> None:
         sequences = [self._sequences[name] for name in operation.requests]
         for sequence in sequences:
-            sequence.commit(sequence.committed + 1)
+            sequence.commit(sequence.committed() + 1)
         self._memory.decode(sequences, 0)
 
     def _reserve(self, operation: Reserve) -> None:

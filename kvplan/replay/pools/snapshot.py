@@ -85,12 +85,12 @@ def mapping(allocator: SlidingAllocator) -> tuple[MappedRun, ...]:
 def held_row(memory: WatchedMemory, tenancy: Tenancy) -> HeldRow:
     """One request with what its row holds; of state slots its own one and the tracking ones."""
     sequence = tenancy.sequence
-    slots = memory.inner.row_slots(sequence, 0, sequence.allocated)
+    slots = memory.inner.row_slots(sequence, 0, sequence.allocated())
     states = [int(state[0]) for state in sequence.states]
     return HeldRow(
         rid=tenancy.name,
         row=sequence.row,
-        seq_len=sequence.committed,
+        seq_len=sequence.committed(),
         slots=runs(slots.tolist()),
         cached_len=sequence.protected_len,
         state_slot=states[0] if states else None,

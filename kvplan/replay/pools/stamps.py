@@ -88,7 +88,7 @@ class Stamper(Watcher):
 
     def leaving(self, tenancy: Tenancy) -> None:
         """Read every token that the request keeps; Broken for the first foreign one."""
-        length = tenancy.sequence.kept_len
+        length = tenancy.sequence.kept_len()
         slots = self._memory.inner.row_slots(tenancy.sequence, 0, length)
         positions = torch.arange(length, device=slots.device)
         identities = torch.from_numpy(self._numbers_of(tenancy, 0, length)).to(slots.device)

@@ -169,7 +169,7 @@ class WatchedMemory:
         return slots
 
     def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
-        parts = [Part(each, each.filled, each.allocated, is_middle=False) for each in sequences]
+        parts = [Part(each, each.filled, each.allocated(), is_middle=False) for each in sequences]
         start = perf_counter_ns()
         slots = self.inner.reserve(sequences, num_new_pages)
         self.latencies.note("reserve", perf_counter_ns() - start, len(slots))
@@ -267,7 +267,7 @@ class Batch:
         self._rows = ints([each.row for each in sequences])
         self._numbers = ints([tenancy.number for tenancy in self._tenancies])
         # committed counts the new token already
-        self._stops = ints([each.committed - 1 for each in sequences])
+        self._stops = ints([each.committed() - 1 for each in sequences])
 
     def grown(self, slots: Tensor) -> Growth:
         """One token more for each request."""
