@@ -22,22 +22,22 @@ class CountingScheduler(Scheduler):
         num_steps = self._quiet_steps(at_most)
         if num_steps <= 0:
             return NO_STEPS
-        demand = running.demand(num_steps)
-        if demand.wanted_tokens > store.memory.available or self._sliding is not None:
-            num_pages = store.quiet_pages(len(running.sequences))
-            if demand.num_pages > num_pages:
-                num_steps = self._affordable(num_steps, num_pages)
+        num_pages, wanted_tokens = running.demand(num_steps)
+        if wanted_tokens > store.memory.available or self._sliding is not None:
+            at_most_pages = store.quiet_pages(len(running.sequences))
+            if num_pages > at_most_pages:
+                num_steps = self._affordable(num_steps, at_most_pages)
                 if not num_steps:
                     return NO_STEPS
-                demand = running.demand(num_steps)
-            store.reclaim(demand.wanted_tokens)
-        store.memory.decode(running.sequences, demand.num_pages)
+                num_pages, wanted_tokens = running.demand(num_steps)
+            store.reclaim(wanted_tokens)
+        store.memory.decode(running.sequences, num_pages)
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
         ratio = self.ratio
         if ratio.current != ratio.lowest:
             ratio.step(num_steps)
-        return num_steps, demand.num_pages * store.page_size
+        return num_steps, num_pages * store.page_size
 
     def _quiet_steps(self, at_most: int | None) -> int:
         """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""
@@ -62,7 +62,7 @@ class CountingScheduler(Scheduler):
         fits, fails = 0, too_many
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            if self.running.demand(middle).num_pages <= num_pages:
+            if self.running.demand(middle)[0] <= num_pages:
                 fits = middle
             else:
                 fails = middle

@@ -28,7 +28,6 @@ class Prefill(msgspec.Struct, frozen=True, gc=False):
     out_cache_loc: Slots | None
     mixed: Decode | None = None
 
-    @property
     def num_computed(self) -> int:
         """Tokens that pass through the model, those of decoding requests included."""
         return (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from kvplan.replay.requests import Request
 
 REMEMBERED = 1 << 16
-Arrival = tuple[int, Request]  # time in ns
 
 
 class Feed:
@@ -30,21 +29,20 @@ class Feed:
         self._unanswered: dict[str, int] = {}
         self._answered_ns: dict[str, int] = {}  # of sessions that wait for nothing
         self._held: dict[str, deque[Request]] = defaultdict(deque)
-        self._advance()
+        self._advance(0)
 
-    def take(self, now_ns: int) -> Iterator[Arrival]:
-        """The requests that came until now, with their times; answers in between may bring more."""
-        while (time_ns := self.next_ns) is not None and time_ns <= now_ns:
-            if self._due and self._due[0][0] == time_ns:
-                request = heapq.heappop(self._due)[2]
-                self._look()
-            else:
-                assert self._head is not None
-                request = self._head
-                if request.session is not None:
-                    self._count(request.session)
-                self._advance()
-            yield time_ns, request
+    def pop(self) -> Request:
+        """The request that comes next, at `next_ns`; there has to be one."""
+        if self._due and self._due[0][0] == self.next_ns:
+            request = heapq.heappop(self._due)[2]
+            self._look()
+            return request
+        head = self._head
+        assert head is not None
+        if head.session is not None:
+            self._count(head.session)
+        self._advance(head.t_ns)
+        return head
 
     def answered(self, session: str | None, now_ns: int) -> None:
         """A request of a session is done with: what waited for it comes after its delay."""
@@ -70,9 +68,8 @@ class Feed:
         if len(answered) > REMEMBERED:
             del answered[next(iter(answered))]
 
-    def _advance(self) -> None:
+    def _advance(self, reached_ns: int) -> None:
         """Read the next request that waits for no answer; put those aside that do."""
-        reached_ns = 0 if self._head is None else self._head.t_ns
         self._head = None
         for request in self._stream:
             delay_ns = request.delay_ns

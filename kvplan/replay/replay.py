@@ -95,7 +95,7 @@ class Replay:
             meter.decode_steps += num_steps
             meter.decoded_tokens += num_steps * len(batch.sequences)
         elif batch is not None:
-            self.now_ns = start + self.assumptions.prefill_ns(batch.num_computed)
+            self.now_ns = start + self.assumptions.prefill_ns(batch.num_computed())
             meter.prefill(batch, start)
             if step.finished or step.retracted or step.aborted:
                 self._see_off(step, start)
@@ -133,7 +133,9 @@ class Replay:
         self._blank_after = num_steps
 
     def _take_arrivals(self) -> None:
-        for time_ns, request in self._feed.take(self.now_ns):
+        feed, now_ns = self._feed, self.now_ns
+        while (time_ns := feed.next_ns) is not None and time_ns <= now_ns:
+            request = feed.pop()
             self.meter.num_requests += 1
             if request.input_len < self._intake.limit:
                 self.scheduler.waiting.requests.append(self._sequence(request, time_ns))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from kvplan.replay.estimate import MAX_NEW_ESTIMATE
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.sequence import Sequence
@@ -13,13 +11,6 @@ from kvplan.units import ceil_div
 
 Batch = dict[Sequence, None]  # an ordered set
 TIE = 1e-6  # far above what rounding can move, far below a token
-
-
-class Demand(msgspec.Struct, frozen=True, gc=False):
-    """What decode steps need: new pages, and tokens to have free before they are taken."""
-
-    num_pages: int
-    wanted_tokens: int
 
 
 class Running:
@@ -90,8 +81,8 @@ class Running:
         else:
             step.committed += num_steps
 
-    def demand(self, num_steps: int = 1) -> Demand:
-        """What the next decode steps need together.
+    def demand(self, num_steps: int = 1) -> tuple[int, int]:
+        """What the next decode steps need together: new pages, and tokens that have to be free.
 
         Before each step the engine evicts for a page more than needed of each request; with
         speculation only if it needs any.
@@ -100,12 +91,12 @@ class Running:
         if not step.reserve:
             if page == 1:
                 num_tokens = num_steps * num_running
-                return Demand(num_tokens, num_tokens)
+                return num_tokens, num_tokens
             start, before = step.committed, 0
             if num_steps > 1:
                 before = self._pages_between(start, num_steps - 1)
             last = self._by_residue[-(start + num_steps - 1) % page]
-            return Demand(before + last, (before + num_running) * page)
+            return before + last, (before + num_running) * page
         grown = step.next_reserved(num_steps) - step.reserved
         num_pages = self._pages_between(step.reserved, grown)
         wanted = 0
@@ -117,7 +108,7 @@ class Running:
         wanted += num_pages * page
         if wanted and page > 1:
             wanted += num_running * page
-        return Demand(num_pages, wanted)
+        return num_pages, wanted
 
     def add_first_output(self, sequence: Sequence) -> int:
         """The prefill's token of a request came, which may be running already; what it misses."""

@@ -11,7 +11,7 @@ from kvplan.replay.calendar import Calendar
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.ratio import NewTokenRatio, ratio_after_retraction
 from kvplan.replay.retraction import retract
-from kvplan.replay.running import Demand, Running
+from kvplan.replay.running import Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.sliding_budget import SlidingBudget
@@ -175,28 +175,29 @@ class Scheduler:
         finishing = self._set_finishing_aside()
         if not running.sequences:
             return None
-        demand = running.demand()
-        if store.reclaim(demand.num_pages * store.page_size):
+        num_pages, wanted_tokens = running.demand()
+        if store.reclaim(num_pages * store.page_size):
             if ratio.current != ratio.lowest:
                 ratio.step()
-            return self._launch_decode(demand)
+            return self._launch_decode(num_pages, wanted_tokens)
         if finishing:
             return None  # their slots come back at the end of this step
         self._retract()
-        return self._launch_decode(running.demand()) if running.sequences else None
+        return self._launch_decode(*running.demand()) if running.sequences else None
 
     def _mix(self) -> Decode | None:
         """Running requests ride a prefill step where memory is left; else they sit it out."""
         self._set_finishing_aside()
-        demand = self.running.demand()
-        if self.running.sequences and self.store.reclaim(demand.num_pages * self.store.page_size):
-            return self._launch_decode(demand)
+        num_pages, wanted_tokens = self.running.demand()
+        if self.running.sequences and self.store.reclaim(num_pages * self.store.page_size):
+            return self._launch_decode(num_pages, wanted_tokens)
         return None
 
-    def _launch_decode(self, demand: Demand) -> Decode:
+    def _launch_decode(self, num_pages: int, wanted_tokens: int) -> Decode:
         running = self.running
         running.launch()
-        return Decode(running.sequences, self.store.decode(running.sequences, demand))
+        sequences = running.sequences
+        return Decode(sequences, self.store.decode(sequences, num_pages, wanted_tokens))
 
     def _set_finishing_aside(self) -> bool:
         """Requests whose last output is in flight take no further step; whether there are any."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 
 from kvplan.replay.memory import SlidingMemory
 from kvplan.replay.prefix_cache import Slots
-from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
@@ -76,13 +75,15 @@ class SlidingStore(KvStore):
             self.memory.free_group_end()
         return super().extend(parts, num_tokens)
 
-    def decode(self, sequences: Collection[Sequence], demand: Demand) -> Slots | None:
+    def decode(
+        self, sequences: Collection[Sequence], num_pages: int, wanted_tokens: int
+    ) -> Slots | None:
         self.memory.free_group_begin()
         for sequence in sequences:
             if sequence.decoded_before():
                 self._slide(sequence, sequence.seq_len() - 1, DECODE_INTERVAL)
         self.memory.free_group_end()
-        return super().decode(sequences, demand)
+        return super().decode(sequences, num_pages, wanted_tokens)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand over whole pages; up to where a tombstone ends, if the match met one."""

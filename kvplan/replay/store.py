@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Node, PrefixCache, Slots, path
-from kvplan.replay.running import Demand
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page, floor_page
@@ -64,12 +63,14 @@ class KvStore:
             part.sequence.commit(part.stop)
         return out_cache_loc
 
-    def decode(self, sequences: Collection[Sequence], demand: Demand) -> Slots | None:
+    def decode(
+        self, sequences: Collection[Sequence], num_pages: int, wanted_tokens: int
+    ) -> Slots | None:
         """Allocate a decode step that was launched, after evicting for its worst case."""
-        if demand.wanted_tokens > demand.num_pages * self.page_size:  # else the caller made room
-            self.reclaim(demand.wanted_tokens)
+        if wanted_tokens > num_pages * self.page_size:  # else the caller made room
+            self.reclaim(wanted_tokens)
         grow = self._grow
-        return grow(sequences, demand.num_pages)
+        return grow(sequences, num_pages)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""

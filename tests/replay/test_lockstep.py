@@ -10,7 +10,7 @@ from kvplan.errors import InputError
 from kvplan.replay.keys import OwnKey
 from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.prefix_cache import PrefixCache
-from kvplan.replay.running import Demand, Running
+from kvplan.replay.running import Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Speculation
 from kvplan.units import ceil_div
@@ -67,13 +67,13 @@ def test_demand_is_the_sum_over_the_batch(speculation, page_size, comings, jumps
         running.join(newcomers)
         num_steps = 1 if newcomers else num_steps
         before = [sequence.allocated() for sequence in running.sequences]
-        demand = running.demand(num_steps)
+        num_pages, _ = running.demand(num_steps)
         one_by_one = [sequence.next_allocated() for sequence in running.sequences]
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
         after = [sequence.allocated() for sequence in running.sequences]
 
-        assert demand.num_pages == sum(
+        assert num_pages == sum(
             ceil_div(new, page_size) - ceil_div(old, page_size)
             for old, new in zip(before, after, strict=True)
         )
@@ -96,4 +96,4 @@ def test_leaving_the_batch_takes_nothing_along(num_steps, lengths):
 
     assert [sequence.committed() for sequence in leavers] == committed
     assert [sequence.allocated() for sequence in leavers] == allocated
-    assert running.demand() == Demand(0, 0)
+    assert running.demand() == (0, 0)
