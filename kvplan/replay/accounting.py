@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvplan.replay.batch import Decode
 from kvplan.replay.scheduler import Scheduler
+from kvplan.replay.sliding_store import SlidingStore
 
 NO_STEPS = (0, 0)
 
@@ -14,12 +15,24 @@ class CountingScheduler(Scheduler):
     def jump(self, batch: Decode, at_most: int | None) -> tuple[int, int]:
         """Take the quiet steps behind a launched one at once; how many, and the tokens they took.
 
-        `at_most` is how many pass before the next arrival, if there is one.
+        In these nobody ends, comes, starts a prompt or gives slots back. `at_most` is how many
+        pass before the next arrival, if there is one.
         """
         running, store = self.running, self.store
         if batch.sequences is not running.sequences or self.chunked is not None:
             return NO_STEPS  # somebody left, or is to go on
-        num_steps = self._quiet_steps(at_most)
+        step = running.lockstep
+        num_steps = self._ends.next_tick() - 1 - step.generated
+        if step.reserve:
+            num_steps = step.steps_within(num_steps)
+        # once the batch is full no pass looks at the queue until somebody leaves
+        if not running.full or self._sliding is not None:
+            if self.waiting.requests:
+                return NO_STEPS
+            if at_most is not None and at_most < num_steps:
+                num_steps = at_most
+        if self._sliding is not None:
+            num_steps = min(num_steps, self._kept_steps(self._sliding))
         if num_steps <= 0:
             return NO_STEPS
         num_pages, wanted_tokens = running.demand(num_steps)
@@ -33,29 +46,17 @@ class CountingScheduler(Scheduler):
             store.reclaim(wanted_tokens)
         store.memory.decode(running.sequences, num_pages)
         running.launch(num_steps)
-        running.lockstep.take_in(num_steps)
+        step.take_in(num_steps)
         ratio = self.ratio
         if ratio.current != ratio.lowest:
             ratio.step(num_steps)
         return num_steps, num_pages * store.page_size
 
-    def _quiet_steps(self, at_most: int | None) -> int:
-        """Decode steps in which nobody ends, comes, starts a prompt or gives slots back."""
-        step, sliding = self.running.lockstep, self._sliding
-        num_steps = self._ends.next_tick() - 1 - step.generated
-        if step.reserve:
-            num_steps = step.steps_within(num_steps)
-        # once the batch is full no pass looks at the queue until somebody leaves
-        if sliding is not None or not self.running.full:
-            if self.waiting.requests:
-                return 0
-            if at_most is not None and at_most < num_steps:
-                num_steps = at_most
-        if sliding is None:
-            return num_steps
+    def _kept_steps(self, sliding: SlidingStore) -> int:
+        """Decode steps in which nobody gives sliding slots back."""
         num_tokens = sliding.quiet_tokens(self.running.sequences)
         # whoever gives slots back does so as a step is launched, before its tokens
-        return min(num_steps, step.steps_within(num_tokens) + 1) if num_tokens >= 0 else 0
+        return self.running.lockstep.steps_within(num_tokens) + 1 if num_tokens >= 0 else 0
 
     def _affordable(self, too_many: int, num_pages: int) -> int:
         """As many steps, fewer than these, as so many pages surely hold."""

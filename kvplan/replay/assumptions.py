@@ -34,9 +34,9 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
         """New tokens that the client asked for, before the engine clips them."""
         if request.max_new is not None:
             return request.max_new
-        if isinstance(self.max_new, int):
-            return self.max_new
-        return UNLIMITED if self.max_new == "context" else request.output_len or 1
+        if self.max_new == "exact":
+            return request.output_len or 1
+        return UNLIMITED if self.max_new == "context" else self.max_new
 
     def prefill_ns(self, num_tokens: int) -> int:
         """Duration of a step that computes so many prompt tokens."""

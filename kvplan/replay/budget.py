@@ -41,7 +41,9 @@ class PrefillBudget:
         if self.store.reachable() <= self._reserved:
             return Stop.NO_MEMORY
         spent, chunk = self._spent, self._chunk
-        return Stop.OTHER if spent >= self._input or (chunk and spent >= chunk) else None
+        if spent >= self._input or (chunk and spent >= chunk):
+            return Stop.OTHER
+        return None
 
     def continue_chunked(self, sequence: Sequence) -> None:
         """Take in the next part of a cut prompt."""

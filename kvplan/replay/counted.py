@@ -53,7 +53,8 @@ class CountedMemory:
         pass
 
     def free(self, slots: Slots) -> None:
-        self.available += ceil_page(len(slots), self.page_size)
+        page = self.page_size
+        self.available += -(-len(slots) // page) * page
 
     def free_group_begin(self) -> None:
         pass

@@ -66,13 +66,11 @@ class Gauge:
         )
 
     def fall(self, first: int, last: int, duration_ns: int) -> None:
-        """Count a time in which what is left fell evenly from one bin to another."""
-        if first > last:
-            share, duration_ns = divmod(duration_ns, first - last + 1)
-            for position in range(last + 1, first + 1):
-                self.bins[position] += share
-            duration_ns += share
-        self.bins[last] += duration_ns
+        """Count a time in which what is left fell evenly from one bin to a lower one."""
+        share, rest = divmod(duration_ns, first - last + 1)
+        for position in range(last, first + 1):
+            self.bins[position] += share
+        self.bins[last] += rest
 
     def _percentile(self, percent: int) -> int:
         wanted, seen = sum(self.bins) * percent, 0
@@ -104,11 +102,11 @@ class Gauges:
             used = gauge.used = capacity - left
             if used > gauge.peak:
                 self._mark_peak(gauge, used, turn)
-            if grown and gauge.grows:
-                first = (left + grown) * BINS // capacity
-                gauge.fall(first, left * BINS // capacity, duration)
+            last = left * BINS // capacity
+            if grown and gauge.grows and (first := (left + grown) * BINS // capacity) > last:
+                gauge.fall(first, last, duration)
             else:
-                gauge.bins[left * BINS // capacity] += duration
+                gauge.bins[last] += duration
         if finished := turn.step.finished:
             # new requests had taken theirs before these gave them back
             rows = self._rows

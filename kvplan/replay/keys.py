@@ -111,6 +111,8 @@ class BlockKey:
 def key_of(request: Request) -> Key:
     """The key of a workload's request: what its trace knows about the tokens, and no more."""
     identity = request.identity
+    if identity is None:
+        return OwnKey()
     if isinstance(identity, TokenIds):
         return TokenKey([*identity.prompt, *identity.output])
-    return OwnKey() if identity is None else BlockKey(request.input_len, identity)
+    return BlockKey(request.input_len, identity)

@@ -63,14 +63,13 @@ class Meter:
             self.decoded_tokens += len(batch.mixed.sequences)
         for part in batch.parts:
             sequence, prefix_len = part.sequence, part.prefix_len
-            is_first, num_tokens = sequence.num_parts == 1, part.stop - prefix_len
             if sequence.num_retractions:
-                self.recomputed_tokens += num_tokens
-                if is_first:
+                self.recomputed_tokens += part.stop - prefix_len
+                if sequence.num_parts == 1:
                     self.rehit_tokens += prefix_len
                 continue
-            self.computed_tokens += num_tokens
-            if is_first:
+            self.computed_tokens += part.stop - prefix_len
+            if sequence.num_parts == 1:
                 self.hit_tokens += prefix_len
                 waited = start_ns - sequence.arrival_ns
                 self.waits_ns.append(waited if waited < LONGEST_NS else LONGEST_NS)

@@ -79,8 +79,8 @@ class KvStore:
         cache, first, prompt_len = self.cache, sequence.protected_len, sequence.prompt_len
         slots = self.memory.row_slots(sequence, first, stop)
         inserted = cache.insert(sequence.key, slots, sequence.lock.node, sequence.counted_len)
-        if stop > prompt_len and first != (whole := floor_page(prompt_len, self.page_size)):
-            cache.cut(inserted.node, whole)  # an answer can go without its prompt
+        if stop > prompt_len and first != prompt_len:  # an answer can go without its prompt
+            cache.cut(inserted.node, floor_page(prompt_len, self.page_size))
         self._hold(sequence, inserted.node, inserted.prefix_len)
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
