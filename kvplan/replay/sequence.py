@@ -16,16 +16,15 @@ class Sequence:
     `target` outputs end it; `max_new` is its clipped wish. `prefix_len .. stop` is its latest
     prefill part; the first `protected_len` slots of its row belong to the prefix cache, whose
     path down to `lock.node` it keeps. While it decodes it grows with `lockstep`. `node` is where
-    its latest match ended.
+    its latest match ended, `states` its slots of recurrent state.
 
     What only some servers need is set by whoever needs it: `matched_len` by the queue,
-    `sliding_start` and the slots of recurrent `states` by the store, `row` and `filled` by the
-    memory (its line, and how many positions of it have slots).
+    `sliding_start` by the store, `row` and `filled` by the memory (its line, and how many
+    positions of it have slots).
     """
 
     matched_len: int
     sliding_start: int
-    states: list[Slots]
     row: int
     filled: int
 
@@ -81,6 +80,7 @@ class Sequence:
         self.arrival_ns = arrival_ns
         self.session = session
         self.holds_row = False
+        self.states: tuple[Slots, ...] = ()
         self.end_tick = -1
         self.finished = False
         self.retracted = False

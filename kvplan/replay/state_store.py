@@ -38,9 +38,9 @@ class StateStore(KvStore):
     def extend(self, parts: list[Part], num_tokens: int) -> Slots | None:
         for part in parts:
             if not part.sequence.holds_row:
-                part.sequence.states = [
+                part.sequence.states = tuple(
                     self._take_state(part.sequence) for _ in range(self.pool.slots_per_request)
-                ]
+                )
         return super().extend(parts, num_tokens)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
@@ -66,15 +66,16 @@ class StateStore(KvStore):
             if not kept.took_state:
                 self.memory.free_states(state)
             elif self.pool.tracking_slots:
-                kept.node.state, sequence.states[-1] = sequence.states[-1], state
+                kept.node.state = sequence.states[-1]
+                sequence.states = (*sequence.states[:-1], state)
         elif kept.took_state:
-            sequence.states.pop()
+            sequence.states = sequence.states[:-1]
 
     def release(self, sequence: Sequence, *, keep: bool) -> None:
         super().release(sequence, keep=keep)
         for state in sequence.states:
             self.memory.free_states(state)
-        sequence.states = []
+        sequence.states = ()
 
     def _tracked(self, sequence: Sequence, stop: int) -> int:
         """The last position up to `stop` whose state was kept; 0 if none was."""

@@ -41,7 +41,7 @@ class PoolMemory:
         taken = self.rows.alloc_rows(1)
         if taken is None:
             raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
-        sequence.row = taken[0]
+        sequence.row, sequence.filled = taken[0], 0
         position = 0
         for slots in prefix:
             self.write_row(sequence, position, slots)

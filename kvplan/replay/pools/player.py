@@ -120,7 +120,6 @@ class Player:
         prefixes = operation.prefixes or ((),) * len(operation.requests)
         for name, prefix in zip(operation.requests, prefixes, strict=True):
             sequence = Sequence(name, OwnKey(), 0, 0, 0, self._no_lock)
-            sequence.states = []
             slots = self._tensor(self._pages.slots(prefix))
             self._memory.open_row(sequence, [slots] if len(slots) else [])
             sequence.commit(len(slots))
