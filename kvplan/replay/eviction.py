@@ -40,7 +40,7 @@ def policy_named(name: str) -> Callable[[Cached], Rank]:
 
 
 Node = TypeVar("Node", bound=Hashable)
-LEAST = 64
+LEAST = 64  # entries of a heap that are never swept
 
 
 class EvictionQueue(Generic[Node]):
@@ -55,7 +55,7 @@ class EvictionQueue(Generic[Node]):
         self._tickets: dict[Node, int] = {}  # of the candidates in the heap
         self._waiting: dict[Node, None] = {}  # to enter it, once more if they are in it
         self._last_ticket = 0
-        self._most = LEAST  # entries before lapsed ones are swept out
+        self._most = LEAST  # with more entries the lapsed ones are swept out
 
     def __contains__(self, node: Node) -> bool:
         return node in self._tickets or node in self._waiting
@@ -71,9 +71,15 @@ class EvictionQueue(Generic[Node]):
 
     def pop(self) -> Node | None:
         """The candidate that goes first, or None when there is none."""
-        if self._waiting:
+        heap, tickets, waiting = self._heap, self._tickets, self._waiting
+        if waiting:
+            if len(waiting) == 1:  # mostly the parent of the one before, which goes first at once
+                (node,) = waiting
+                if heap and node not in tickets and self._rank(node) < heap[0][0]:
+                    waiting.clear()
+                    return node
             self._rank_waiting()
-        heap, tickets = self._heap, self._tickets
+            heap = self._heap
         while heap:
             _, ticket, node = heappop(heap)
             if tickets.get(node) == ticket:

@@ -9,7 +9,6 @@ from kvplan.replay.lockstep import Lockstep
 from kvplan.replay.sequence import Sequence
 from kvplan.units import ceil_div
 
-Batch = dict[Sequence, None]  # an ordered set
 TIE = 1e-6  # far above what rounding can move, far below a token
 
 
@@ -22,7 +21,7 @@ class Running:
     """
 
     def __init__(self, lockstep: Lockstep) -> None:
-        self.sequences: Batch = {}
+        self.sequences: dict[Sequence, None] = {}
         self.full = False
         self.peak = 0
         self.lockstep = lockstep
