@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -46,14 +47,16 @@ LEAST = 64  # entries of a heap that are never swept
 class EvictionQueue(Generic[Node]):
     """Candidates by rank. One whose rank changed is put again; its older entry lapses.
 
-    New candidates enter the heap when one is asked for: many are gone again before that.
+    Most come in the order of their ranks: these stand in a line, the others in a heap. New ones
+    enter when a candidate is asked for: many are gone again before that.
     """
 
     def __init__(self, rank: Callable[[Node], Rank]) -> None:
         self._rank = rank
+        self._line: deque[tuple[Rank, int, Node]] = deque()
         self._heap: list[tuple[Rank, int, Node]] = []
-        self._tickets: dict[Node, int] = {}  # of the candidates in the heap
-        self._waiting: dict[Node, None] = {}  # to enter it, once more if they are in it
+        self._tickets: dict[Node, int] = {}  # of the candidates in line or heap
+        self._waiting: dict[Node, None] = {}  # to enter, once more if they are in
         self._last_ticket = 0
         self._most = LEAST  # with more entries the lapsed ones are swept out
 
@@ -71,31 +74,47 @@ class EvictionQueue(Generic[Node]):
 
     def pop(self) -> Node | None:
         """The candidate that goes first, or None when there is none."""
-        heap, tickets, waiting = self._heap, self._tickets, self._waiting
+        waiting, tickets = self._waiting, self._tickets
         if waiting:
-            if len(waiting) == 1:  # mostly the parent of the one before, which goes first at once
+            if len(waiting) == 1:  # mostly the parent of the one before
                 (node,) = waiting
-                if heap and node not in tickets and self._rank(node) < heap[0][0]:
+                if node not in tickets and self._goes_first(node):
                     waiting.clear()
                     return node
             self._rank_waiting()
-            heap = self._heap
-        while heap:
-            _, ticket, node = heappop(heap)
+        line, heap = self._line, self._heap
+        while line or heap:
+            in_line = not heap or (line and line[0] < heap[0])
+            _, ticket, node = line.popleft() if in_line else heappop(heap)
             if tickets.get(node) == ticket:
                 del tickets[node]
                 return node
         return None
 
+    def _goes_first(self, node: Node) -> bool:
+        """Whether a node that has not entered yet surely comes before all that have."""
+        rank, line, heap = self._rank(node), self._line, self._heap
+        return (not line or rank < line[0][0]) and (not heap or rank < heap[0][0])
+
     def _rank_waiting(self) -> None:
-        rank, heap, tickets, ticket = self._rank, self._heap, self._tickets, self._last_ticket
+        ranked, line, heap, ticket = self._rank, self._line, self._heap, self._last_ticket
         for node in self._waiting:
             ticket += 1
-            tickets[node] = ticket
-            heappush(heap, (rank(node), ticket, node))
+            self._tickets[node] = ticket
+            rank = ranked(node)
+            if not line or line[-1][0] <= rank:
+                line.append((rank, ticket, node))
+            else:
+                heappush(heap, (rank, ticket, node))
         self._waiting.clear()
         self._last_ticket = ticket
-        if len(heap) > self._most:
-            self._heap = [entry for entry in heap if tickets.get(entry[2]) == entry[1]]
-            heapify(self._heap)
-            self._most = LEAST + 4 * len(tickets)
+        if len(line) + len(heap) > self._most:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget lapsed entries."""
+        tickets = self._tickets
+        self._line = deque(entry for entry in self._line if tickets.get(entry[2]) == entry[1])
+        self._heap = [entry for entry in self._heap if tickets.get(entry[2]) == entry[1]]
+        heapify(self._heap)
+        self._most = LEAST + 4 * len(tickets)
