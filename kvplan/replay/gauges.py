@@ -36,16 +36,12 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gauge:
-    """One pool: `left` says what of it is free or could be by evicting.
+    """One pool; `bins` hold the time that each share of it was left, in ns by thousandths."""
 
-    `bins` hold the time that each share of it was left, in ns by thousandths.
-    """
-
-    def __init__(self, name: str, unit: str, capacity: int, left: Callable[[], int]) -> None:
+    def __init__(self, name: str, unit: str, capacity: int) -> None:
         self.name = name
         self.unit = unit
         self.capacity = capacity
-        self.left = left
         self.grows = unit == "tokens"  # with every decode step
         self.used = self.peak = self.peak_ns = self.peak_step = 0
         self.bins = [0] * (BINS + 1)
@@ -85,9 +81,11 @@ class Gauges:
     """All pools of a replay, and how many steps it took."""
 
     def __init__(self, replay: Replay) -> None:
-        self.gauges = gauges_of(replay)
-        self._rows = self.gauges[-1]
         self.num_steps = 0
+        self._levels = levels_of(replay)
+        self._memory = replay.store.memory
+        self._rows = Gauge("request rows", "rows", replay.server.num_rows)
+        self.gauges = [*(gauge for gauge, _ in self._levels), self._rows]
 
     def see(self, turn: Turn) -> None:
         """Take the state in which a turn ended; it counts for as long as the turn took.
@@ -96,9 +94,8 @@ class Gauges:
         """
         self.num_steps += turn.num_steps
         duration, grown = turn.duration_ns, turn.grown
-        for gauge in self.gauges:
-            capacity, read = gauge.capacity, gauge.left
-            left = read()
+        for gauge, read in self._levels:
+            capacity, left = gauge.capacity, read()
             used = gauge.used = capacity - left
             if used > gauge.peak:
                 self._mark_peak(gauge, used, turn)
@@ -107,12 +104,13 @@ class Gauges:
                 gauge.fall(first, last, duration)
             else:
                 gauge.bins[last] += duration
-        if finished := turn.step.finished:
-            # new requests had taken theirs before these gave them back
-            rows = self._rows
-            most = rows.used + len(finished)
-            if most > rows.peak:
-                self._mark_peak(rows, most, turn)
+        rows, left = self._rows, self._memory.free_rows
+        rows.used = rows.capacity - left
+        # new requests had taken theirs before those that finished gave them back
+        most = rows.used + len(turn.step.finished)
+        if most > rows.peak:
+            self._mark_peak(rows, most, turn)
+        rows.bins[left * BINS // rows.capacity] += duration
 
     def _mark_peak(self, gauge: Gauge, used: int, turn: Turn) -> None:
         """The last step of a turn brought it; those taken together are of one duration."""
@@ -126,17 +124,20 @@ class Gauges:
         return tuple(gauge.use() for gauge in self.gauges)
 
 
-def gauges_of(replay: Replay) -> list[Gauge]:
-    """The pools that a replay's server has, the request rows last."""
-    server, store, capacity = replay.server, replay.store, replay.meter.capacity
-    name = "KV" if server.sliding is None else "full KV"
-    gauges = [Gauge(name, "tokens", capacity, store.reachable)]
+def levels_of(replay: Replay) -> list[tuple[Gauge, Callable[[], int]]]:
+    """The pools that a server has beside the request rows.
+
+    With each comes what says how much of it is free or could be by evicting.
+    """
+    store, capacity = replay.store, replay.meter.capacity
     if isinstance(store, SlidingStore):
         sliding = store.memory.sliding_available
-        gauges.append(Gauge("sliding KV", "tokens", sliding, store.reachable_sliding))
+        return [
+            (Gauge("full KV", "tokens", capacity), store.reachable),
+            (Gauge("sliding KV", "tokens", sliding), store.reachable_sliding),
+        ]
+    kv = (Gauge("KV", "tokens", capacity), store.reachable)
     if isinstance(store, StateStore):
-        gauges.append(
-            Gauge("recurrent states", "slots", store.pool.num_slots, store.reachable_states)
-        )
-    rows = Gauge("request rows", "rows", server.num_rows, lambda: store.memory.free_rows)
-    return [*gauges, rows]
+        states = Gauge("recurrent states", "slots", store.pool.num_slots)
+        return [kv, (states, store.reachable_states)]
+    return [kv]
