@@ -26,7 +26,7 @@ class Running:
         self.peak = 0
         self.lockstep = lockstep
         self._page_size = lockstep.page_size
-        self._by_residue = [0] * lockstep.page_size
+        self._by_residue = [0] * lockstep.page_size  # unless all pages are of one token
         self._fresh: list[Sequence] = []  # joined since the latest launch: nothing reserved yet
         self._wishes = 0  # new tokens yet to come, and what came since the start
         self._num_long = 0  # requests that may ask for more than admission reckons with
@@ -38,29 +38,30 @@ class Running:
         """Add requests whose prompt is computed, by default at the end."""
         if not self.sequences:
             self.full = False
+        joined, page = self.sequences.copy(), self._page_size
         for sequence in newcomers:
             committed, outputs = sequence.join(self.lockstep)
-            self._by_residue[committed % self._page_size] += 1
+            if page > 1:
+                self._by_residue[committed % page] += 1
             self._wishes += sequence.max_new - outputs
             if sequence.max_new > MAX_NEW_ESTIMATE:
                 self._num_long += 1
+            joined[sequence] = None
         if self.lockstep.reserve:
             self._fresh += newcomers
         if in_front:
-            self.sequences = dict.fromkeys([*newcomers, *self.sequences])
-        else:
-            joined = self.sequences = self.sequences.copy()
-            for sequence in newcomers:
-                joined[sequence] = None
-        if len(self.sequences) > self.peak:
-            self.peak = len(self.sequences)
+            joined = dict.fromkeys([*newcomers, *self.sequences])
+        self.sequences = joined
+        if len(joined) > self.peak:
+            self.peak = len(joined)
 
     def leave(self, leavers: Iterable[Sequence]) -> None:
         """Take requests out; that opens admission again."""
-        staying, fresh = self.sequences.copy(), self._fresh
+        staying, fresh, page = self.sequences.copy(), self._fresh, self._page_size
         for sequence in leavers:
             committed, outputs = sequence.leave()
-            self._by_residue[committed % self._page_size] -= 1
+            if page > 1:
+                self._by_residue[committed % page] -= 1
             self._wishes -= sequence.max_new - outputs
             if sequence.max_new > MAX_NEW_ESTIMATE:
                 self._num_long -= 1

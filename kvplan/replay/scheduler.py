@@ -51,8 +51,16 @@ class Scheduler:
     def step(self) -> Step:
         """One turn of the loop."""
         self._retracted = self._aborted = self._finished = ()
-        last = self._last
-        batch = self._next_batch(last)
+        chunked, last = self.chunked, self._last
+        if chunked is not None:
+            self._publish_chunk(chunked)
+        if isinstance(last, Prefill):
+            self._merge_prefilled(last)
+        batch: Batch | None = None
+        if chunked is not None or self.waiting.requests:
+            batch = self._prefill()
+        if batch is None:
+            batch = self._decode()
         results = last if self._overlaps else batch
         if results is None:
             if batch is None:
@@ -85,18 +93,6 @@ class Scheduler:
         return sequence
 
     # what runs next
-
-    def _next_batch(self, last: Batch | None) -> Batch | None:
-        chunked = self.chunked
-        if chunked is not None:
-            self._publish_chunk(chunked)
-        if isinstance(last, Prefill):
-            self._merge_prefilled(last)
-        if chunked is not None or self.waiting.requests:
-            prefill = self._prefill()
-            if prefill is not None:
-                return prefill
-        return self._decode()
 
     def _publish_chunk(self, sequence: Sequence) -> None:
         """Put what is computed of a cut prompt into the cache; the next part starts behind it."""
