@@ -19,22 +19,28 @@ class Stop(Enum):
 
 
 class PrefillBudget:
-    """Budgets of one pass. Memory is read anew for each request: a locked prefix shrinks it.
+    """Budgets of one pass, opened anew for the next.
 
-    `reserved` new tokens are left for running requests; `num_mixed` of these take a token each of
-    this very step.
+    Memory is read anew for each request: a locked prefix shrinks it.
     """
 
-    def __init__(self, server: Server, store: KvStore, reserved: float, num_mixed: int = 0) -> None:
+    def __init__(self, server: Server, store: KvStore) -> None:
         self.store = store
         self.page_size = server.page_size
+        self._chunk = server.chunked_prefill_size
+        self._input = server.max_prefill_tokens
+        self.open(0.0)
+
+    def open(self, reserved: float, num_mixed: int = 0) -> None:
+        """Start a pass: so many new tokens are left for running requests.
+
+        `num_mixed` of these take a token each of this very step.
+        """
         self.parts: list[Part] = []
         self.num_tokens = 0
         self.chunked: Sequence | None = None  # whose prompt the pass leaves cut, one at most
         self._reserved = reserved + num_mixed
         self._spent = num_mixed  # tokens that the step computes
-        self._chunk = server.chunked_prefill_size
-        self._input = server.max_prefill_tokens
 
     def verdict(self) -> Stop | None:
         """Whether the pass may look at another request."""

@@ -31,7 +31,7 @@ class Lockstep:
         self.reserve = speculation.reserve if speculation else 0
         self._accept = round(speculation.accept_len * ACCEPT_UNITS) if speculation else ACCEPT_UNITS
         self.launched = 0  # steps
-        self.results = 0  # steps whose result is taken in
+        self.results = 0  # with speculation: steps whose result is taken in
         self.committed = 0
         self.generated = 0
         self.reserved = 0  # with speculation: up to where slots reach since the latest launch
@@ -39,7 +39,6 @@ class Lockstep:
     def take_in(self, num_steps: int = 1) -> int:
         """Results came; how many tokens they brought each request."""
         if not self.reserve:
-            self.results += num_steps
             self.generated += num_steps
             return num_steps
         num_tokens = self.tokens_of(num_steps)

@@ -110,8 +110,9 @@ class Driver:
         for turn in self.run:
             measure(turn)
             note(turn)
-            for see in watching:
-                see(turn)
+            if watching:
+                for see in watching:
+                    see(turn)
             if stop is not None and stop():
                 return
         self._complete = True

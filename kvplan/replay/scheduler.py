@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from kvplan.replay.batch import Batch, Decode, Prefill, Step
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
@@ -36,10 +33,10 @@ class Scheduler:
         self._server = server
         self._overlaps = server.overlap
         self._sliding = store if isinstance(store, SlidingStore) else None
-        self._open_budget: Callable[[float, int], PrefillBudget] = (
-            partial(SlidingBudget, server, self._sliding)
-            if self._sliding is not None
-            else partial(PrefillBudget, server, store)
+        self._budget = (
+            PrefillBudget(server, store)
+            if self._sliding is None
+            else SlidingBudget(server, self._sliding)
         )
         self._mixes = server.mixed_chunk and server.chunked_prefill_size is not None
         self._last: Batch | None = None
@@ -124,8 +121,8 @@ class Scheduler:
                 return None
         self.waiting.arrange()
         num_mixed = len(running.sequences) if self._mixes else 0
-        open_budget = self._open_budget
-        budget = open_budget(running.expected_new(self.ratio.current), num_mixed)
+        budget = self._budget
+        budget.open(running.expected_new(self.ratio.current), num_mixed)
         if chunked is not None:
             budget.continue_chunked(chunked)
             num_rows = self._rows_left(len(budget.parts))  # the cut prompt has its row already

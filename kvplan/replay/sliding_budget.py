@@ -21,11 +21,12 @@ class SlidingBudget(PrefillBudget):
 
     store: SlidingStore
 
-    def __init__(
-        self, server: Server, store: SlidingStore, reserved: float, num_mixed: int = 0
-    ) -> None:
-        super().__init__(server, store, reserved, num_mixed)
+    def __init__(self, server: Server, store: SlidingStore) -> None:
+        super().__init__(server, store)
         self._pool = store.pool
+
+    def open(self, reserved: float, num_mixed: int = 0) -> None:
+        super().open(reserved, num_mixed)
         self._reserved_sliding = 0
 
     @property
