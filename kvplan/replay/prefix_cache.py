@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -16,62 +16,32 @@ from kvplan.units import floor_page
 Slots = Any
 
 
-class Node:
+class Node(msgspec.Struct, eq=False):
     """The positions `start .. stop` of a key, cached behind those of its parents.
 
-    Its parent knows it by its first `page`; the root is its own.
+    Its parent knows it by its first `page`; the root is its own. Times are of the cache's clock.
 
     Over two pools `slots` are those of the full side; without `has_sliding` they have no sliding
     slots beside them any more. Beside recurrent state `state` is the one after the last position.
-    Caches of one pool leave both unset.
     """
 
-    has_sliding: bool
-    sliding_locks: int
-    sliding_time: int
-    state: Slots | None
-    state_locks: int
-    state_time: int
-
-    __slots__ = (
-        "access_time",
-        "children",
-        "creation_time",
-        "has_sliding",
-        "hits",
-        "key",
-        "locks",
-        "page",
-        "parent",
-        "sliding_locks",
-        "sliding_time",
-        "slots",
-        "start",
-        "state",
-        "state_locks",
-        "state_time",
-        "stop",
-    )
-
-    def __init__(
-        self,
-        parent: Node | None,
-        page: Hashable,
-        key: Key,
-        start: int,
-        stop: int,
-        slots: Slots,
-        time: int = 0,
-    ) -> None:
-        self.parent = self if parent is None else parent
-        self.page = page
-        self.key = key
-        self.start = start
-        self.stop = stop
-        self.slots = slots
-        self.children: dict[Hashable, Node] = {}
-        self.locks = self.hits = 0
-        self.access_time = self.creation_time = time
+    parent: Node
+    page: Hashable
+    key: Key
+    start: int
+    stop: int
+    slots: Slots
+    access_time: int
+    creation_time: int
+    hits: int = 0
+    locks: int = 0
+    children: dict[Hashable, Node] = {}
+    has_sliding: bool = False
+    sliding_locks: int = 0
+    sliding_time: int = 0
+    state: Slots | None = None
+    state_locks: int = 0
+    state_time: int = 0
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -117,8 +87,7 @@ class PrefixCache:
         self.evictable = 0
         self.protected = 0
         self.evicted = 0
-        self.root = Node(None, None, TokenKey(()), 0, 0, range(0))
-        self.root.locks = 1  # it never goes
+        self.root = root()
         self._release = release
         self.no_lock = Lock(self.root)
         self._nothing = Match(0, self.root)
@@ -160,9 +129,7 @@ class PrefixCache:
         if prefix_len < stop:
             if stop - prefix_len < len(slots):
                 slots = slots[prefix_len - first : stop - first]
-            node = self._add(node, key, stop, slots)
-            if stop > counted_to:
-                node.hits = 1
+            node = self._add(node, key, stop, slots, int(stop > counted_to))
             self._leaves.put(node)
         return Inserted(prefix_len, node)
 
@@ -261,10 +228,11 @@ class PrefixCache:
             lower.start,
             position,
             lower.slots[:cut],
-            self._clock,
+            access_time=self._clock,
+            creation_time=self._clock,
+            hits=lower.hits,
+            locks=lower.locks,
         )
-        upper.hits = lower.hits
-        upper.locks = lower.locks
         lower.parent.children[lower.page] = upper
         lower.page = lower.key.page(position, self.page_size)
         upper.children[lower.page] = lower
@@ -274,12 +242,12 @@ class PrefixCache:
         self._touch(lower)
         return upper
 
-    def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
+    def _add(self, parent: Node, key: Key, stop: int, slots: Slots, hits: int = 0) -> Node:
         """A new node, not yet a candidate."""
         start, time = parent.stop, self._clock + 1
         self._clock = time
         page = key.page(start, self.page_size)
-        node = parent.children[page] = Node(parent, page, key, start, stop, slots, time)
+        node = parent.children[page] = Node(parent, page, key, start, stop, slots, time, time, hits)
         if not parent.locks:
             self._leaves.drop(parent)
         self.evictable += stop - start
@@ -300,6 +268,13 @@ class PrefixCache:
         self.evicted += size
         if not children and not parent.locks:
             self._leaves.put(parent)
+
+
+def root() -> Node:
+    """The empty prefix, which never goes."""
+    node = Node(cast(Node, None), None, TokenKey(()), 0, 0, range(0), 0, 0, locks=1)
+    node.parent = node
+    return node
 
 
 def upwards(node: Node) -> Iterator[Node]:

@@ -31,7 +31,6 @@ class SlidingPrefixCache(PrefixCache):
         self, page_size: int, window: int, memory: SlidingMemory, policy: str = "lru"
     ) -> None:
         super().__init__(page_size, memory.free, policy)
-        clear(self.root)
         self.window = window
         self.evictable_sliding = 0
         self.protected_sliding = 0
@@ -205,11 +204,6 @@ class SlidingPrefixCache(PrefixCache):
                 if above in self._sliding:
                     self._sliding.put(above)
 
-    def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
-        node = super()._add(parent, key, stop, slots)
-        clear(node)
-        return node
-
     def _split(self, lower: Node, position: int) -> Node:
         upper = super()._split(lower, position)
         upper.has_sliding = lower.has_sliding
@@ -219,9 +213,3 @@ class SlidingPrefixCache(PrefixCache):
             self._sliding.put(lower)
             self._sliding.put(upper)
         return upper
-
-
-def clear(node: Node) -> None:
-    """A new node has no sliding slots."""
-    node.has_sliding = False
-    node.sliding_locks = node.sliding_time = 0

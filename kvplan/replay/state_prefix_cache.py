@@ -31,7 +31,6 @@ class StatePrefixCache(PrefixCache):
 
     def __init__(self, page_size: int, memory: StateMemory, policy: str = "lru") -> None:
         super().__init__(page_size, memory.free, policy)
-        clear(self.root)
         self.evictable_states = 0
         self._free_state: Callable[[Slots], None] = memory.free_states
         self._states: EvictionQueue[Node] = EvictionQueue(attrgetter("state_time"))
@@ -114,19 +113,3 @@ class StatePrefixCache(PrefixCache):
         node.state_time = self._clock
         if node in self._states:
             self._states.put(node)
-
-    def _add(self, parent: Node, key: Key, stop: int, slots: Slots) -> Node:
-        node = super()._add(parent, key, stop, slots)
-        clear(node)
-        return node
-
-    def _split(self, lower: Node, position: int) -> Node:
-        upper = super()._split(lower, position)
-        clear(upper)
-        return upper
-
-
-def clear(node: Node) -> None:
-    """A new node has no state."""
-    node.state = None
-    node.state_locks = node.state_time = 0
