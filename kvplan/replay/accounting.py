@@ -21,10 +21,9 @@ class CountingScheduler(Scheduler):
         running, store = self.running, self.store
         if batch.sequences is not running.sequences or self.chunked is not None:
             return NO_STEPS  # somebody left, or is to go on
-        step = running.lockstep
-        num_steps = self._ends.next_tick() - 1 - step.generated
-        if step.reserve:
-            num_steps = step.steps_within(num_steps)
+        step, next_end = running.lockstep, self._ends.next_tick()
+        assert next_end is not None, "whoever decodes has an end"
+        num_steps = step.steps_within(next_end - 1 - step.generated)
         # once the batch is full no pass looks at the queue until somebody leaves
         if not running.full or self._sliding is not None:
             if self.waiting.requests:
@@ -47,9 +46,7 @@ class CountingScheduler(Scheduler):
         store.memory.decode(running.sequences, num_pages)
         running.launch(num_steps)
         step.take_in(num_steps)
-        ratio = self.ratio
-        if ratio.current != ratio.lowest:
-            ratio.step(num_steps)
+        self.ratio.step(num_steps)
         return num_steps, num_pages * store.page_size
 
     def _kept_steps(self, sliding: SlidingStore) -> int:

@@ -8,7 +8,7 @@ from kvplan.replay.estimate import expected_new
 from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server
 from kvplan.replay.store import KvStore
-from kvplan.units import floor_page
+from kvplan.units import ceil_page, floor_page
 
 
 class Stop(Enum):
@@ -80,7 +80,7 @@ class PrefillBudget:
     def _choose(self, prefix_len: int, remaining: int, limit: int | None) -> int | Stop:
         """How many of a prompt's remaining tokens to compute now, its prefix being locked."""
         page = self.page_size
-        paged = -(-remaining // page) * page
+        paged = ceil_page(remaining, page)
         if limit is None:
             fits = not self.parts or paged < self._input - self._spent
             return remaining if fits else Stop.OTHER
@@ -91,13 +91,13 @@ class PrefillBudget:
         return Stop.OTHER if end <= prefix_len or self.chunked is not None else end - prefix_len
 
     def _admit(self, sequence: Sequence, taken: int, is_middle: bool) -> None:
-        page, start = self.page_size, sequence.prefix_len
+        start = sequence.prefix_len
         sequence.stop = stop = start + taken
         self.parts.append(Part(sequence, start, stop, is_middle))
         self.num_tokens += taken
         if is_middle:
             self.chunked = sequence
-        paged = -(-taken // page) * page
+        paged = ceil_page(taken, self.page_size)
         self._reserve(paged, 0 if is_middle else expected_new(sequence.max_new, 0))
         self._spent += paged
 

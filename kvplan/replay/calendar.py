@@ -39,9 +39,9 @@ class Calendar(Generic[Item]):
             due += self._items.pop(heapq.heappop(ticks))
         return due
 
-    def next_tick(self) -> int:
-        """The first tick at which something is due; something has to be."""
+    def next_tick(self) -> int | None:
+        """The first tick at which something is due."""
         ticks, items = self._ticks, self._items
-        while not items[ticks[0]]:
+        while ticks and not items[ticks[0]]:
             del items[heapq.heappop(ticks)]
-        return ticks[0]
+        return ticks[0] if ticks else None

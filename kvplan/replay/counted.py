@@ -18,7 +18,7 @@ class CountedMemory:
 
     def __init__(self, num_tokens: int, page_size: int, num_rows: int) -> None:
         self.page_size = page_size
-        self.available = num_tokens // page_size * page_size
+        self.available = floor_page(num_tokens, page_size)
         self.free_rows = num_rows
 
     def open_row(self, sequence: Sequence, prefix: List[Slots]) -> None:

@@ -36,6 +36,14 @@ class Lockstep:
         self.generated = 0
         self.reserved = 0  # with speculation: up to where slots reach since the latest launch
 
+    def launch(self, num_steps: int = 1) -> None:
+        """Steps were launched, each but the last with its result taken in before the next."""
+        self.launched += num_steps
+        if self.reserve:
+            self.reserved = self.next_reserved(num_steps)
+        else:
+            self.committed += num_steps
+
     def take_in(self, num_steps: int = 1) -> int:
         """Results came; how many tokens they brought each request."""
         if not self.reserve:

@@ -87,7 +87,7 @@ class PrefixCache:
         self.evictable = 0
         self.protected = 0
         self.evicted = 0
-        self.root = root()
+        self.root = new_root()
         self._release = release
         self.no_lock = Lock(self.root)
         self._nothing = Match(0, self.root)
@@ -117,7 +117,7 @@ class PrefixCache:
         if held is not None and held is not node:
             node = self._touch_held(held, counted_to)
         first = node.stop
-        stop = (first + len(slots)) // self.page_size * self.page_size
+        stop = floor_page(first + len(slots), self.page_size)
         if node.children and key.page(first, self.page_size) in node.children:
             for child in self._walk(key, stop, node):
                 node = child
@@ -135,20 +135,26 @@ class PrefixCache:
 
     def lock(self, node: Node) -> Lock:
         """Protect a path from eviction."""
-        return self.no_lock if node is self.root else self.lower(self.no_lock, node)
+        if node is self.root:
+            return self.no_lock
+        self._protect(self.root, node)
+        return Lock(node)
 
     def lower(self, lock: Lock, node: Node) -> Lock:
         """Move a lock down to a node below its own."""
-        above, top = node, lock.node
-        while above is not top:
-            if not above.locks:
-                size = above.stop - above.start
+        self._protect(lock.node, node)
+        return Lock(node)
+
+    def _protect(self, top: Node, node: Node) -> None:
+        """Lock the path below one node down to another."""
+        while node is not top:
+            if not node.locks:
+                size = node.stop - node.start
                 self.evictable -= size
                 self.protected += size
-                self._leaves.drop(above)
-            above.locks += 1
-            above = above.parent
-        return Lock(node)
+                self._leaves.drop(node)
+            node.locks += 1
+            node = node.parent
 
     def unlock(self, lock: Lock) -> None:
         """Take one lock of a path back."""
@@ -256,8 +262,7 @@ class PrefixCache:
     def _drop_leaf(self, node: Node) -> None:
         """Take an unlocked leaf, which is no candidate any more, out with all that it holds."""
         self._remove(node)
-        release = self._release
-        release(node.slots)
+        self._release(node.slots)
 
     def _remove(self, node: Node) -> None:
         """Take a leaf out of the tree; its parent may be a candidate now."""
@@ -270,7 +275,7 @@ class PrefixCache:
             self._leaves.put(parent)
 
 
-def root() -> Node:
+def new_root() -> Node:
     """The empty prefix, which never goes."""
     node = Node(cast(Node, None), None, TokenKey(()), 0, 0, range(0), 0, 0, locks=1)
     node.parent = node

@@ -137,10 +137,11 @@ class Replay:
         while (time_ns := feed.next_ns) is not None and time_ns <= now_ns:
             request = feed.pop()
             self.meter.num_requests += 1
-            if request.input_len < self._intake.limit:
+            reason = self._intake.refusal(request.input_len)
+            if reason is None:
                 self.scheduler.waiting.requests.append(self._sequence(request, time_ns))
             else:
-                self.meter.rejections[self._intake.refusal] += 1
+                self.meter.rejections[reason] += 1
                 self._feed.answered(request.session, self._met_ns(time_ns))
 
     def _met_ns(self, time_ns: int) -> int:

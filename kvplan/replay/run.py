@@ -110,9 +110,8 @@ class Driver:
         for turn in self.run:
             measure(turn)
             note(turn)
-            if watching:
-                for see in watching:
-                    see(turn)
+            for see in watching:
+                see(turn)
             if stop is not None and stop():
                 return
         self._complete = True

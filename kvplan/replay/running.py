@@ -72,14 +72,10 @@ class Running:
         self.full = False
 
     def launch(self, num_steps: int = 1) -> None:
-        """Decode steps were launched, each but the last with its result taken in before the next."""
-        step = self.lockstep
-        step.launched += num_steps
-        if step.reserve:
-            step.reserved = step.next_reserved(num_steps)
+        """Decode steps were launched."""
+        self.lockstep.launch(num_steps)
+        if self._fresh:
             self._fresh = []
-        else:
-            step.committed += num_steps
 
     def demand(self, num_steps: int = 1) -> tuple[int, int]:
         """What the next decode steps need together: new pages, and tokens that have to be free.

@@ -164,14 +164,13 @@ class Scheduler:
 
     def _decode(self) -> Decode | None:
         """One step more for every running request; whoever must gives way."""
-        running, ratio, store = self.running, self.ratio, self.store
+        running, store = self.running, self.store
         finishing = self._set_finishing_aside()
         if not running.sequences:
             return None
         num_pages, wanted_tokens = running.demand()
         if store.reclaim(num_pages * store.page_size):
-            if ratio.current != ratio.lowest:
-                ratio.step()
+            self.ratio.step()
             return self._launch_decode(num_pages, wanted_tokens)
         if finishing:
             return None  # their slots come back at the end of this step

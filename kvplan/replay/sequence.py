@@ -152,9 +152,8 @@ class Sequence:
 
     def add_first_output(self) -> int:
         """A prefill's result: one token. How many are missing to the target."""
-        outputs = self._outputs = self._outputs + 1
-        step = self.lockstep
-        return self.target - (outputs if step is None else outputs + step.generated)
+        self._outputs += 1
+        return self.target - self.outputs()
 
     def join(self, lockstep: Lockstep) -> tuple[int, int]:
         """From now on it grows with every decode step; committed and outputs relative to these."""
@@ -168,11 +167,8 @@ class Sequence:
         """It takes no further part in decode steps; the same two lengths as they were within."""
         step, committed, outputs = self.lockstep, self._committed, self._outputs
         assert step is not None, "only running requests leave"
-        if step.reserve:
-            self._allocated = self.allocated()
-            self._committed = committed + step.committed
-        else:
-            self._allocated = self._committed = committed + step.committed
+        self._allocated = self.allocated()
+        self._committed = committed + step.committed
         self._outputs = outputs + step.generated
         self.lockstep = None
         return committed, outputs

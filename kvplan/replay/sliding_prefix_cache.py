@@ -84,7 +84,7 @@ class SlidingPrefixCache(PrefixCache):
     def lock(self, node: Node) -> Lock:
         if node is self.root:
             return self.no_lock
-        super().lower(self.no_lock, node)
+        super().lock(node)
         start = node.stop
         for above in upwards(node):
             if node.stop - start >= self.window:

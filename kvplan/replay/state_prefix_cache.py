@@ -69,7 +69,7 @@ class StatePrefixCache(PrefixCache):
             self.evictable_states -= 1
             self._states.drop(node)
         node.state_locks += 1
-        return super().lower(self.no_lock, node)
+        return super().lock(node)
 
     def lower(self, lock: Lock, node: Node) -> Lock:
         self.unlock(lock)

@@ -69,8 +69,7 @@ class KvStore:
         """Allocate a decode step that was launched, after evicting for its worst case."""
         if wanted_tokens > num_pages * self.page_size:  # else the caller made room
             self.reclaim(wanted_tokens)
-        grow = self._grow
-        return grow(sequences, num_pages)
+        return self._grow(sequences, num_pages)
 
     def checkpoint(self, sequence: Sequence, stop: int) -> None:
         """Hand the whole pages of the first `stop` tokens to the cache and lock them there."""

@@ -22,15 +22,15 @@ class Point(msgspec.Struct):
     the sliding side, `states` slots of recurrent state.
     """
 
-    t_ns: int = 0
-    used: int = 0
-    cached: int = 0
-    running: int = 0
-    waiting: int = 0
-    waste: int = 0
-    sliding: int = 0
-    states: int = 0
-    evicted: int = 0
+    t_ns: int
+    used: int
+    cached: int
+    running: int
+    waiting: int
+    waste: int
+    sliding: int
+    states: int
+    evicted: int
 
 
 class Timeline:
@@ -45,7 +45,6 @@ class Timeline:
         self._max_points = max_points
         self._interval_ns = FIRST_INTERVAL_NS
         self._until_ns = 0  # where the interval of the latest point ends
-        self._latest = Point()
         self._running = replay.scheduler.running
         self._waiting = replay.scheduler.waiting
 
@@ -54,7 +53,7 @@ class Timeline:
         if turn.start_ns >= self._until_ns:
             self._open(turn.start_ns)
             return
-        point, used = self._latest, self._kv.used
+        point, used = self.points[-1], self._kv.used
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
         num_running = len(self._running.sequences)
@@ -66,18 +65,19 @@ class Timeline:
     def _open(self, now_ns: int) -> None:
         store, running = self._replay.store, self._running.sequences
         self._until_ns = self._end_of(now_ns)
-        self._latest = Point(
-            t_ns=now_ns,
-            used=self._kv.used,
-            cached=store.cache.evictable,
-            running=len(running),
-            waiting=len(self._waiting.requests),
-            waste=waste(running, store.page_size),
-            sliding=self._used("sliding KV"),
-            states=self._used("recurrent states"),
-            evicted=store.cache.evicted,
+        self.points.append(
+            Point(
+                t_ns=now_ns,
+                used=self._kv.used,
+                cached=store.cache.evictable,
+                running=len(running),
+                waiting=len(self._waiting.requests),
+                waste=waste(running, store.page_size),
+                sliding=self._used("sliding KV"),
+                states=self._used("recurrent states"),
+                evicted=store.cache.evicted,
+            )
         )
-        self.points.append(self._latest)
         if len(self.points) > self._max_points:
             self._thin()
 
@@ -102,7 +102,7 @@ class Timeline:
                 thinned[-1] = joined(thinned[-1], point)
             else:
                 thinned.append(point)
-        self.points, self._latest = thinned, thinned[-1]
+        self.points = thinned
 
 
 def joined(first: Point, second: Point) -> Point:

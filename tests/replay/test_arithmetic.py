@@ -70,6 +70,8 @@ def test_a_calendar_gives_what_is_due_by_a_tick():
     assert calendar.at(3) == ["d"]
     assert calendar.take(5) == ["d", "e"]
     assert calendar.next_tick() == 9
+    calendar.remove(9, "z")
+    assert calendar.next_tick() is None
 
 
 class Thing:

@@ -37,17 +37,16 @@ def test_a_prompt_is_refused_where_context_or_pool_end():
     intake = Intake(server())
 
     assert intake.max_len == 2047
-    assert intake.limit == 2042
-    assert intake.refusal == "the input reaches the limit of 2,042 tokens (context)"
-    assert "(KV pool)" in Intake(server(context_len=9999)).refusal
+    assert intake.refusal(2041) is None
+    assert intake.refusal(2042) == "the input reaches the limit of 2,042 tokens (context)"
+    assert "(KV pool)" in (Intake(server(context_len=9999)).refusal(5000) or "")
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 6])
 def test_a_pool_without_room_for_any_prompt_has_a_limit_of_none(num_tokens):
-    intake = Intake(server(num_tokens=num_tokens))
-
-    assert intake.limit == 0
-    assert intake.refusal == "the input reaches the limit of 0 tokens (KV pool)"
+    assert Intake(server(num_tokens=num_tokens)).refusal(1) == (
+        "the input reaches the limit of 0 tokens (KV pool)"
+    )
 
 
 def test_a_row_holds_the_context_and_what_speculation_reserves_beyond():

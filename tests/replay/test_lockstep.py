@@ -25,6 +25,7 @@ def test_acceptance_is_met_over_time():
 
     tokens = []
     for _ in range(10):
+        step.launch()
         tokens.append(step.take_in())
 
     assert sum(tokens) == step.generated == 27
@@ -35,6 +36,7 @@ def test_acceptance_is_met_over_time():
 def test_as_many_steps_as_bring_no_more(speculation, num_before, num_tokens):
     step = Lockstep(1, speculation)
     for _ in range(num_before):
+        step.launch()
         step.take_in()
 
     num_steps = step.steps_within(num_tokens)
