@@ -168,11 +168,11 @@ def test_deep_nesting_is_refused(nested):
 def test_aliases_that_explode_are_refused_at_once():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    started = time.perf_counter()
+    started = time.process_time()
 
     refusal("\n".join(lines))
 
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
@@ -305,9 +305,9 @@ def test_a_small_preset_loads_in_two_milliseconds():
     text = "\n".join(f"field_{n}: {n * 1000}\nname_{n}: some-text" for n in range(20))
     times = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.process_time()
         parse(text, "m.yaml")
-        times.append(time.perf_counter() - started)
+        times.append(time.process_time() - started)
 
     assert min(times) < 0.002
 

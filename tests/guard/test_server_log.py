@@ -266,10 +266,10 @@ def test_a_long_log_is_read_quickly(tmp_path):
     path = tmp_path / "server.log"
     decode = "[2025-10-16 09:07:00 TP0] Decode batch. #running-req: 12, #token: 4242, token usage: 0.01, gen throughput (token/s): 100.00\n"
     path.write_text(TWO_RANKS + decode * 200_000 + "x" * 1_000_000 + "\n")
-    started = time.perf_counter()
+    started = time.process_time()
 
     log = read_log(path)
 
     assert log.value("max_total_num_tokens") == 454112
     assert not log.truncated
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -165,11 +165,11 @@ def test_damaged_states_are_refused_or_shown(
                 text = json.dumps(nudged(json.loads(text), random))
         Path("state.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         argv = ["inspect", "--state", "state.json", *random.choice(ASKED)]
-        start = time.perf_counter()
+        start = time.process_time()
         code, out, err = kvplan(*argv)
 
         assert code in (0, 1, 2), (argv, code, err)
         assert out if code < 2 else err.startswith("error: "), (argv, code, out, err)
-        assert time.perf_counter() - start < SECONDS, argv
+        assert time.process_time() - start < SECONDS, argv
         codes.add(code)
     assert {0, 2} <= codes

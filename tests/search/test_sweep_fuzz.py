@@ -43,9 +43,9 @@ def damaged_sweeps(run: Run, folder: Path, count: int, seed: int) -> set[int]:
     for _ in range(count):
         text = damaged_sweep(random)
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
-        start = time.perf_counter()
+        start = time.process_time()
         code, out, err = run("sweep", file, random.choice(("--quiet", "--json", "--no-color")))
-        took = time.perf_counter() - start
+        took = time.process_time() - start
         codes.add(code)
 
         assert code in (0, 1, 2), text

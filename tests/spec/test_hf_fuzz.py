@@ -47,10 +47,10 @@ def damage(shared: Any, seed: int, rounds: int) -> None:
         if chance.random() < 0.1:
             config["architectures"] = chance.choice(configs)["architectures"]
 
-        started = time.perf_counter()
+        started = time.process_time()
         with contextlib.suppress(KvplanError):
             preset_text(model_from_config(config, Origin(name="damaged")))
-        assert time.perf_counter() - started < 1, config
+        assert time.process_time() - started < 1, config
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -195,8 +195,8 @@ def test_a_hostile_start_is_refused_at_once(tmp_path, content):
     path = tmp_path / "w"
     path.write_bytes(content)
 
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(KvplanError):
         detect(path)
 
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

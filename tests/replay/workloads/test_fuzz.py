@@ -57,9 +57,9 @@ def refused_well(error: KvplanError, path: Path) -> None:
 def run(path: Path, seed: str, count: int) -> int:
     num_taken = 0
     for number in range(count):
-        start = time.perf_counter()
+        start = time.process_time()
         num_taken += read_broken(path, Random(f"{seed}:{number}"))
-        assert time.perf_counter() - start < MAX_S, f"{seed}:{number} takes too long"
+        assert time.process_time() - start < MAX_S, f"{seed}:{number} takes too long"
     return num_taken
 
 
