@@ -47,7 +47,9 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
     if not path.parent.is_dir():
         raise InputError(f"the folder '{path.parent}' does not exist")
     if path.is_dir():
-        raise InputError(f"'{path}' is a folder", hint="name a file")
+        raise InputError(f"'{path}' is a folder", hint="name a file in it")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"in the folder '{path.parent}' nothing can be written")
 
 
 @contextmanager

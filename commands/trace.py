@@ -155,6 +155,8 @@ def not_written(traced: Traced, record: Path | None, *, shrink: bool) -> tuple[s
         found.append(f"'{record}' is not written: no replay over pools began")
     elif shrink and outcome.violation is None:
         found.append("nothing failed: there was nothing to shrink")
+    elif shrink and outcome.shrunk is None:
+        found.append("nothing was shrunk: the operations by themselves were not seen to fail")
     return tuple(found)
 
 

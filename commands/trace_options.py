@@ -12,6 +12,8 @@ from kvplan.replay.trace import Arrivals, PoolOptions
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 
+from .render import check_output
+
 WorkloadName = Annotated[
     str | None,
     typer.Option("--workload", metavar="FILE", help="A trace, or the name of a shipped workload."),
@@ -181,15 +183,7 @@ def check_files(workload: Path, output: Path | None, record: Path | None) -> Non
     for flag, path, suffixes in (("--output", output, OUTPUTS), ("--record", record, RECORDS)):
         if path is None:
             continue
-        if path.suffix not in suffixes:
-            raise InputError(
-                f"no form is written for '{path.name}'",
-                hint=f"{flag} takes names in {' or '.join(suffixes)}",
-            )
-        if not path.parent.is_dir():
-            raise InputError(f"the folder '{path.parent}' does not exist")
-        if path.is_dir():
-            raise InputError(f"{flag} '{path}' is a folder", hint="name a file in it")
+        check_output(path, suffixes)
         if path.resolve() == workload.resolve():
             raise InputError(f"{flag} would overwrite the workload '{path}'", hint="name another")
     if output is not None and record is not None and output.resolve() == record.resolve():

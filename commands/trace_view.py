@@ -161,6 +161,9 @@ def show_checks(report: dict[str, Any], out: Any) -> None:
     for check in checks:
         text = f"  {check['state']:<11} {check['name']}: {check['text']}"
         out.print(text, style=STYLES[check["state"]])
+    if report["violation"] and report["violation"]["shortest_failing_operations"]:
+        count = report["violation"]["shortest_failing_operations"]
+        out.print(f"  shrunk      to the first {counted(count, 'operation')}")
 
 
 def show_notes(report: dict[str, Any], out: Any) -> None:

@@ -44,6 +44,10 @@ class ReplayViolation(KvplanError):
     exit_code = 1
 
 
+class OutOfSlots(ReplayViolation):
+    """More tokens, rows or states are asked for than are free: the engine would stop here."""
+
+
 class PoolError(KvplanError):
     """Misuse of a pool or allocator: double free, padding slot, lengths that go back."""
 

@@ -7,10 +7,12 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from kvplan.commands.render import gib
+from kvplan.commands.render import check_output, gib
+from kvplan.errors import InputError
 
 WIDTHS = (1, 10, 40, 79, 80, 200)
 LAUNCH = ("size", "gpt-oss-120b", "--gpu", "h100", "--tp", "2")
@@ -76,3 +78,28 @@ def test_no_color_means_plain_text():
 
 def test_the_environment_turns_colours_off():
     assert "\x1b[1;32m" not in on_a_terminal(*LAUNCH, NO_COLOR="1")
+
+
+def test_a_folder_that_takes_no_files_is_refused_before_any_work(tmp_path, monkeypatch):
+    check_output(tmp_path / "x.json", (".json",))
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+
+    with pytest.raises(InputError, match="nothing can be written"):
+        check_output(tmp_path / "x.json", (".json",))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("trace", "llama-3.1-8b", "--gpu", "h100", "--workload", "chat", "--output"),
+        ("trace", "llama-3.1-8b", "--gpu", "h100", "--workload", "chat", "--record"),
+        ("inspect", "llama-3.1-8b", "--gpu", "h100", "--output"),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_target_that_cannot_be_written_is_refused(kvplan, tmp_path: Path, argv):
+    tmp_path.chmod(0o500)
+    code, out, err = kvplan(*argv, str(tmp_path / "x.json"))
+
+    assert (code, out) == (2, "")
+    assert f"in the folder '{tmp_path}' nothing can be written" in err

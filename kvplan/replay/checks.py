@@ -59,6 +59,7 @@ LISTS = "free lists, generations and mappings are sound"
 STAMPS = "every token reads back as it was written"
 RESERVE = "no request exceeds its decode reserve or its row"
 PEAKS = "predicted figures = measured figures"
+SERVED = "every operation finds its slots"  # of played operations; a scheduler asks for no more
 ALL = (BYTES, OWNERS, LISTS, STAMPS, RESERVE, PEAKS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Sequence as List
 
-from kvplan.errors import ReplayViolation
+from kvplan.errors import OutOfSlots
 from kvplan.replay.memory import KvMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
@@ -23,7 +23,7 @@ class CountedMemory:
 
     def open_row(self, sequence: Sequence, prefix: List[Slots]) -> None:
         if not self.free_rows:
-            raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
+            raise OutOfSlots(f"no row is left for request '{sequence.rid}'")
         self.free_rows -= 1
 
     def close_row(self, sequence: Sequence) -> None:
@@ -116,9 +116,9 @@ class CountedStateMemory(CountedMemory):
         self.available_states += len(slots)
 
 
-def shortage(num_tokens: int, available: int) -> ReplayViolation:
+def shortage(num_tokens: int, available: int) -> OutOfSlots:
     """The engine would stop here."""
-    return ReplayViolation(
+    return OutOfSlots(
         f"{num_tokens} tokens are asked for and {available} are free",
         hint="the engine would stop here with an out-of-memory error",
     )

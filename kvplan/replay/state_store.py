@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvplan.errors import ReplayViolation
+from kvplan.errors import OutOfSlots
 from kvplan.replay.memory import StateMemory
 from kvplan.replay.prefix_cache import Slots
 from kvplan.replay.sequence import Part, Sequence
@@ -95,7 +95,7 @@ class StateStore(KvStore):
             self.cache.evict_states(1)
         state = self.memory.alloc_state()
         if state is None:
-            raise ReplayViolation(
+            raise OutOfSlots(
                 f"no state slot is left for request '{sequence.rid}'",
                 hint="the engine would stop here: --max-mamba-cache-size is too small",
             )

@@ -13,7 +13,7 @@ from kvplan.replay.outcome import Latency, Outcome
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
-from kvplan.report.replay_remedies import remedies_report
+from kvplan.report.replay_remedies import remedies_report, without_remedy
 from kvplan.sizing.plan import Plan
 
 SCHEMA = "kvplan.trace/1"
@@ -64,7 +64,7 @@ def trace_report(
         "violation": violation_report(outcome),
         "speed": speed_report(outcome),
         "assumed": list(assumed),
-        "warnings": list(warnings),
+        "warnings": [*warnings, *(without_remedy(plan, result) if scheduled else ())],
         "timeline": timeline_report(result.timeline),
     }
 

@@ -14,15 +14,37 @@ from kvplan.sizing.replan import replanned
 
 def remedies_report(plan: Plan, result: ReplayResult) -> list[dict[str, Any]]:
     """Remedies of each shortage, the limit's name among them; none where the workload fits."""
+    return [
+        {"name": name, **msgspec.structs.asdict(each)}
+        for name, remedies in short_limits(plan, result).items()
+        for each in remedies
+    ]
+
+
+def without_remedy(plan: Plan, result: ReplayResult) -> list[str]:
+    """What was short and no flag raises, in words."""
+    limits = {
+        "context": f"the model's own context of {result.server.context_len:,}",
+        "tokens": f"the KV pool of {result.server.num_tokens:,}",
+    }
+    return [
+        f"no flag raises {limits[name]} tokens, which this workload exceeds"
+        for name, remedies in short_limits(plan, result).items()
+        if not remedies
+    ]
+
+
+def short_limits(plan: Plan, result: ReplayResult) -> dict[str, tuple[Remedy, ...]]:
+    """The limits that the workload ran into, each with the flags that raise it."""
     server = result.server
     # a prompt is too long for one limit alone, the lower one
     too_long, context_is_lower = bool(result.rejections), server.context_len <= server.num_tokens
-    by_context = too_long and context_is_lower
-    by_tokens = result.num_retractions or result.num_aborted or (too_long and not context_is_lower)
-    found = [("tokens", each) for each in token_remedies(plan)] if by_tokens else []
-    if by_context:
-        found += [("context", each) for each in context_remedies(plan)]
-    return [{"name": name, **msgspec.structs.asdict(each)} for name, each in found]
+    found = {}
+    if result.num_retractions or result.num_aborted or (too_long and not context_is_lower):
+        found["tokens"] = token_remedies(plan)
+    if too_long and context_is_lower:
+        found["context"] = context_remedies(plan)
+    return found
 
 
 def context_remedies(plan: Plan) -> tuple[Remedy, ...]:

@@ -146,6 +146,58 @@ def test_operations_that_somebody_wrote_are_played(kvplan, tmp_path):
     assert report["pools"][1]["peak"] == 1
 
 
+PAIR = {"op": "alloc", "requests": ["a", "b"]}
+LONG = {"op": "extend", "requests": ["a", "b"], "prefix_lens": [0, 0], "seq_lens": [8192, 8192]}
+
+
+@pytest.mark.parametrize(
+    ("operations", "problem"),
+    [
+        ([PAIR, LONG | {"seq_lens": [8192, 8193]}], "2: 16400 tokens are asked for and 16384 are"),
+        (
+            [PAIR, LONG, {"op": "decode", "requests": ["a", "b"]}],
+            "3: 32 tokens are asked for and 0 are free",
+        ),
+        ([{"op": "alloc", "requests": [f"r{n}" for n in range(99)]}], "1: no row is left for"),
+    ],
+)
+def test_operations_that_ask_for_more_than_there_is_say_so(kvplan, tmp_path, operations, problem):
+    file = write(tmp_path / "own.jsonl", *operations)
+    code, out, _ = kvplan(*launch("pages"), "--workload", file, "--json")
+    report = json.loads(out)
+
+    assert code == 1
+    assert report["violation"]["check"] == "every operation finds its slots"
+    assert f"operation {problem}" in report["verdict"]["text"]
+
+
+RESERVE = {"op": "reserve", "requests": ["a"], "seq_lens": [9000]}
+FOLLOW = {"op": "follow", "request": "a", "start": 8190, "spans": [["a", 0, 16]]}
+
+
+@pytest.mark.parametrize(
+    ("family", "operations"),
+    [
+        ("pages", [ALLOC, EXTEND | {"seq_lens": [9000]}]),
+        ("pages", [ALLOC, EXTEND, FOLLOW]),
+        (
+            "pages",
+            [ALLOC, EXTEND | {"seq_lens": [8192]}, *[{"op": "decode", "requests": ["a"]}] * 9],
+        ),
+        ("drafts", [ALLOC, EXTEND, RESERVE]),
+    ],
+)
+def test_no_operation_writes_beyond_its_row(kvplan, tmp_path, family, operations):
+    file = write(tmp_path / "own.jsonl", *operations)
+    code, out, err = kvplan(*launch(family), "--workload", file, "--json")
+    report = json.loads(out)
+
+    assert code == 1, err
+    assert report["violation"]["check"] == "no request exceeds its decode reserve or its row"
+    assert report["violation"]["request"] == "a"
+    assert "positions are asked for in a row of" in report["verdict"]["text"]
+
+
 @pytest.mark.parametrize(
     ("operations", "header", "problem"),
     [
@@ -173,14 +225,6 @@ def test_operations_of_other_pools_are_refused(kvplan, tmp_path, operations, hea
     assert out == ""
     assert problem in err
     assert str(file) in err
-
-
-def test_operations_that_do_not_fit_are_an_answer(kvplan, tmp_path):
-    file = write(tmp_path / "own.jsonl", ALLOC, EXTEND | {"seq_lens": [20_000]})
-    code, out, _ = kvplan(*launch("pages"), "--workload", file, "-q")
-
-    assert code == 1
-    assert "20000 tokens are asked for and 16384 are free" in out
 
 
 @pytest.mark.parametrize(
@@ -253,3 +297,12 @@ def test_shrinking_what_did_not_fail_says_so(kvplan, tmp_path):
 
     assert code == 0, err
     assert "  warning: nothing failed: there was nothing to shrink\n" in out
+
+
+def test_how_far_operations_were_shrunk_is_said(kvplan, tmp_path):
+    decode = {"op": "decode", "requests": ["a", "b"]}
+    file = write(tmp_path / "own.jsonl", PAIR, LONG, decode, decode)
+    code, out, err = kvplan(*launch("pages"), "--workload", file, "--shrink")
+
+    assert code == 1, err
+    assert "  shrunk      to the first 3 operations\n" in out

@@ -117,6 +117,18 @@ def test_what_was_short_names_the_flags_that_raise_it(kvplan, flags, words):
     assert all(line.startswith(word) for line, word in zip(said, words, strict=True)), said
 
 
+def test_a_limit_that_no_flag_raises_is_said_to_be_one(kvplan, tmp_path):
+    file = tmp_path / "long.csv"
+    file.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,10,5\n1,140000,5\n")
+    code, found = report(kvplan, "--workload", file)
+
+    assert code == 1
+    assert found["remedies"] == []
+    assert found["warnings"] == [
+        "no flag raises the model's own context of 131,072 tokens, which this workload exceeds"
+    ]
+
+
 def test_a_count_of_one_is_singular(kvplan):
     _, found = report(kvplan, "--workload", "chat", "--limit", "1")
     lines = [requests_line({**found["requests"], "retractions": count}) for count in (0, 1, 1200)]
@@ -225,13 +237,13 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--tpot", "nan"], "--tpot nan is no step time"),
         (["--workload", "chat", "--prefill-rate", "-1"], "--prefill-rate -1 is no rate"),
         (["--workload", "chat", "--schedule-policy", "sjf"], "'sjf'"),
-        (["--workload", "chat", "--output", "x.xml"], "--output takes names in .json or .csv"),
+        (["--workload", "chat", "--output", "x.xml"], "use a name in .json or .csv"),
         (["--workload", "chat", "--output", "/nonexistent/x.json"], "does not exist"),
         (
             ["--workload", "chat", "--output", "kvplan.json", "--record", "kvplan.json"],
             "each its own",
         ),
-        (["--workload", "chat", "--record", "x.csv"], "--record takes names in .json or .jsonl"),
+        (["--workload", "chat", "--record", "x.csv"], "use a name in .json or .jsonl"),
         (["--workload", "chat", "--format", "azure"], "not readable as 'azure'"),
     ],
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 from kvplan.allocators.backend import Backend
 from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
-from kvplan.errors import ReplayViolation
+from kvplan.errors import OutOfSlots
 from kvplan.kernels.write_rows import write_rows, write_rows_reference
 from kvplan.pools.rows import RequestRows
 from kvplan.replay.counted import shortage
@@ -40,7 +40,7 @@ class PoolMemory:
     def open_row(self, sequence: Request, prefix: Sequence[Tensor]) -> None:
         taken = self.rows.alloc_rows(1)
         if taken is None:
-            raise ReplayViolation(f"no row is left for request '{sequence.rid}'")
+            raise OutOfSlots(f"no row is left for request '{sequence.rid}'")
         sequence.row, sequence.filled = taken[0], 0
         position = 0
         for slots in prefix:
@@ -67,13 +67,14 @@ class PoolMemory:
             seq_lens_cpu=seq_lens_cpu,
         )
         if slots is None:
-            raise shortage(int((seq_lens_cpu - prefix_lens_cpu).sum()), self.available)
+            raise self._shortage(prefix_lens_cpu, seq_lens_cpu)
         self._write(table, rows, prefix_lens, seq_lens, slots)
         for part in parts:
             part.sequence.filled = part.stop
         return slots
 
     def decode(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
+        del num_new_pages  # the allocator counts them itself
         batch = self._decoding
         if batch.sequences is not sequences:
             batch = self._decoding = DecodingRows(sequences, self._device)
@@ -84,12 +85,12 @@ class PoolMemory:
             batch.seq_lens, last_loc, seq_lens_cpu=batch.seq_lens_cpu
         )
         if slots is None:
-            raise shortage(num_new_pages * self.page_size, self.available)
+            raise self._shortage(batch.seq_lens_cpu - 1, batch.seq_lens_cpu)
         table[batch.rows, batch.seq_lens - 1] = slots.to(table.dtype)
         return slots
 
     def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
-        del num_new_pages  # the allocator counts them itself
+        del num_new_pages
         return self.extend(
             [Part(each, each.filled, each.allocated(), is_middle=False) for each in sequences]
         )
@@ -108,6 +109,12 @@ class PoolMemory:
 
     def free_group_end(self) -> None:
         self.allocator.free_group_end()
+
+    def _shortage(self, allocated_lens: Tensor, seq_lens: Tensor) -> OutOfSlots:
+        """The tokens of whole pages that these lengths, [batch] each, are short of."""
+        page = self.page_size
+        num_pages = int((-allocated_lens // page - -seq_lens // page).sum())  # as in counts
+        return shortage(num_pages * page, self.available)
 
     def _vector(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64).to(self._device)

@@ -18,7 +18,7 @@ from kvplan.replay.pools.played_use import Level, levels_of
 from kvplan.replay.pools.ranks import part_of
 from kvplan.replay.pools.recording import OPERATIONS, header_of, write_prefix
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
-from kvplan.replay.pools.verified import broken_checks, bytes_check, witness_checks
+from kvplan.replay.pools.verified import broken_checks, bytes_check, held, witness_checks
 from kvplan.replay.result import ReplayResult, Spread
 from kvplan.replay.server import Server
 from kvplan.replay.settings import server_of
@@ -121,8 +121,9 @@ def operation_checks(bytes_: Check, played: Played, assembly: Assembly) -> tuple
     """The checks of played operations; there is no prediction to compare with."""
     if played.broken is not None:
         return broken_checks(played.broken, bytes_)
+    served = held(checks.SERVED, f"{played.num_operations:,} operations")
     made = witness_checks(assembly.auditor, assembly.reserve, assembly.stamper)
-    return (bytes_, *made, checks.not_checked(checks.PEAKS, NO_SCHEDULER))
+    return (bytes_, served, *made, checks.not_checked(checks.PEAKS, NO_SCHEDULER))
 
 
 def result_of(server: Server, played: Played, levels: tuple[Level, ...]) -> ReplayResult:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from kvplan.errors import PoolError, ReplayViolation, TraceError
+from kvplan.errors import OutOfSlots, PoolError, ReplayViolation, TraceError
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken
 from kvplan.replay.pools.assembly import Assembly
@@ -63,8 +63,9 @@ def play(
         except Broken as broken:
             return Played(number, step, sound, broken)
         except (ReplayViolation, PoolError) as error:
+            check = checks.SERVED if isinstance(error, OutOfSlots) else checks.OWNERS
             return Played(
-                number, step, sound, Broken(checks.OWNERS, f"operation {number}: {error.problem}")
+                number, step, sound, Broken(check, f"operation {number}: {error.problem}")
             )
         if stop is not None and not player.between_releases and stop():
             stopped = True
