@@ -144,7 +144,8 @@ def pools(page_size: int, *, watched: bool) -> dict[str, Any]:
     with one_thread():
         driver.go()
     took = time.perf_counter() - start
-    tokens = run.meter.computed_tokens + run.meter.decoded_tokens
+    decoded_tokens = run.meter.output_tokens - run.meter.num_finished  # prefill brings the first
+    tokens = run.meter.computed_tokens + decoded_tokens
     return {
         "name": f"pools, page {page_size}, {'verified' if watched else 'bare'}",
         "engine": "pools",

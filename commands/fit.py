@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,6 +81,12 @@ def fit(
     """Find the value of a server argument that gives so many tokens or requests, or serves a trace."""
     knobs = [knob_named(name) for name in find] if find else list(KNOBS)
     goal = wanted(smallest, largest)
+    memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
+    asked = options.read_launch_options(
+        options.LaunchOptions(
+            words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
+        )
+    )
     target = Target(
         tokens=tokens,
         requests=requests,
@@ -87,21 +94,16 @@ def fit(
         host_tokens=host_tokens,
         headroom_gib=headroom_gib,
         workload=open_file(workload),
+        scheduling=asked.scheduling,
         limit=limit,
     )
     check_target(target)
-    memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
-    asked = options.read_launch_options(
-        options.LaunchOptions(
-            words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
-        )
-    )
     report = fit_report(
         [search(asked.launch, target, knob, goal) for knob in knobs],
         target,
         trial_now(asked.launch, target),
         assumed=assumed(asked.launch),
-        warnings=asked.warnings,
+        warnings=(*asked.warnings, *left_out(asked.scheduling, workload)),
         ignored=asked.ignored,
     )
     show(report, json=json, output=output, quiet=quiet, color=not no_color)
@@ -123,6 +125,15 @@ def open_file(workload: str | None) -> Any:
     from kvplan.replay.workloads.workload import open_workload
 
     return open_workload(workload_path(workload))
+
+
+def left_out(scheduling: Mapping[str, Any], workload: str | None) -> tuple[str, ...]:
+    """What the replay of a workload leaves out of the launch."""
+    if workload is None:
+        return ()
+    from kvplan.replay.settings import not_modelled
+
+    return not_modelled(scheduling)
 
 
 def assumed(launch: Launch) -> tuple[str, ...]:

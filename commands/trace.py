@@ -102,8 +102,7 @@ def trace(
             words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
         )
     )
-    interval = asked.launch.args.mamba_track_interval
-    choices = launch_choices(asked.scheduling, accept_len, interval)
+    choices = launch_choices(asked.scheduling, accept_len)
     planned = plan(asked.launch)
     if not planned.starts:
         refuse(planned, json=json, output=output, quiet=quiet, color=not no_color)

@@ -90,7 +90,11 @@ def check_entry(entry: Entry) -> Checked:
     except KvplanError as error:
         refusal = located(error, entry.budget, entry.document, entry.path)
         return Checked(entry.title, refusal.where or where, refusal=refusal, entry=entry)
-    warnings = (*asked.warnings, *planned.outcome.resolved.warnings)
+    warnings = (
+        *asked.warnings,
+        *planned.outcome.resolved.warnings,
+        *traffic_warnings(entry, asked, planned),
+    )
     return Checked(
         entry.title,
         where,
@@ -109,6 +113,15 @@ def traffic_findings(entry: Entry, asked: Asked, planned: Planned) -> list[Findi
     from kvplan.guard.workload import replay_findings
 
     return replay_findings(entry, asked.scheduling, planned.outcome)
+
+
+def traffic_warnings(entry: Entry, asked: Asked, planned: Planned) -> tuple[str, ...]:
+    """What the replay of the budget's workload leaves out of its launch."""
+    if entry.budget.workload is None or isinstance(planned.outcome, NoStart):
+        return ()
+    from kvplan.replay.settings import not_modelled
+
+    return not_modelled(asked.scheduling)
 
 
 def exit_code(results: Sequence[Checked]) -> int:

@@ -13,7 +13,7 @@ from kvplan.guard.requirements import Finding, number
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.run import ReplayOptions, replay
-from kvplan.replay.settings import Choices, read_choices
+from kvplan.replay.settings import MODELLED, launch_choices
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.workload import open_workload
@@ -60,7 +60,7 @@ def replayed(
         decode_ns=max(1, round(traffic.tpot_ms * NS_PER_MS)),
         prefill_tokens_per_s=traffic.prefill_tokens_per_s,
     )
-    choices = choices_of(traffic, scheduling)
+    choices = launch_choices({**scheduling, **own_scheduling(traffic)}, traffic.accept_len)
     return replay(
         plan,
         workload,
@@ -68,29 +68,10 @@ def replayed(
     )
 
 
-def choices_of(traffic: Traffic, scheduling: Mapping[str, Any]) -> Choices:
-    """The scheduler's settings: the traffic's own, else the launch's, else the engine's."""
-    engine = Choices()
-    return read_choices(
-        traffic.schedule_policy or scheduling.get("schedule_policy") or engine.schedule_policy,
-        first_given(
-            traffic.schedule_conservativeness,
-            scheduling.get("schedule_conservativeness"),
-            engine.conservativeness,
-        ),
-        traffic.radix_eviction_policy
-        or scheduling.get("radix_eviction_policy")
-        or engine.eviction_policy,
-        mixed_chunk=bool(
-            first_given(traffic.enable_mixed_chunk, scheduling.get("enable_mixed_chunk"), False)
-        ),
-        accept_len=traffic.accept_len,
-    )
-
-
-def first_given(*values: float | None) -> float:
-    """The first value that is not None."""
-    return next(value for value in values if value is not None)
+def own_scheduling(traffic: Traffic) -> dict[str, Any]:
+    """The scheduler's settings that the traffic names itself, by field of the server arguments."""
+    named = {field: getattr(traffic, field, None) for field in MODELLED}
+    return {field: value for field, value in named.items() if value is not None}
 
 
 def traffic_path(entry: Entry, name: str) -> str:
@@ -112,16 +93,10 @@ def traffic_findings(entry: Entry, result: ReplayResult) -> list[Finding]:
         text += "".join(f", {reason}" for reason in sorted(result.rejections))
         found.append(traffic_finding(entry, "no_rejections", text, result.num_rejected, 0))
     if require.max_occupancy is not None:
-        fullest = max(
-            (pool for pool in result.pools if pool.unit == "tokens"), key=lambda each: each.share
-        )
-        have, need = 100 * result.peak_occupancy, 100 * require.max_occupancy
-        text = f"occupancy of {fullest.name}: {number(have)}%, at most {number(need)}% allowed"
-        found.append(
-            traffic_finding(
-                entry, "max_occupancy", text, result.peak_occupancy, require.max_occupancy
-            )
-        )
+        fullest, need = result.fullest, require.max_occupancy
+        text = f"occupancy of {fullest.name}: {number(100 * fullest.share)}%"
+        text += f", at most {number(100 * need)}% allowed"
+        found.append(traffic_finding(entry, "max_occupancy", text, fullest.share, need))
     return found
 
 

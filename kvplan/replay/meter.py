@@ -30,7 +30,7 @@ class Meter:
         self.computed_tokens = 0
         self.rehit_tokens = 0
         self.recomputed_tokens = 0
-        self.decoded_tokens = 0
+        self.output_tokens = 0  # of the answers that finished
         self.wasted_tokens = 0  # of last pages, summed over finished requests
         self.prefill_steps = 0
         self.decode_steps = 0
@@ -52,15 +52,15 @@ class Meter:
                 self.first_retraction_ns = start_ns
         self.num_aborted += len(step.aborted)
         self.num_finished += len(step.finished)
-        if self._page_size > 1:
-            for sequence in step.finished:
-                self.wasted_tokens += -sequence.committed() % self._page_size
+        page_size = self._page_size
+        for sequence in step.finished:
+            self.output_tokens += sequence.target
+            if page_size > 1:
+                self.wasted_tokens += -sequence.committed() % page_size
 
     def prefill(self, batch: Prefill, start_ns: int) -> None:
         """A step that computes prompts."""
         self.prefill_steps += 1
-        if batch.mixed is not None:
-            self.decoded_tokens += len(batch.mixed.sequences)
         for part in batch.parts:
             sequence, prefix_len = part.sequence, part.prefix_len
             if sequence.num_retractions:

@@ -93,7 +93,6 @@ class Replay:
             if self._jumping is not None:
                 num_steps, grown = self._jump(self._jumping, batch)
             meter.decode_steps += num_steps
-            meter.decoded_tokens += num_steps * len(batch.sequences)
         elif batch is not None:
             self.now_ns = start + self.assumptions.prefill_ns(batch.num_computed())
             meter.prefill(batch, start)

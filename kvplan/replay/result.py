@@ -22,7 +22,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """Counts in requests, tokens or steps, times in ns of the replayed clock.
 
     Hit and computed tokens are of first attempts; `rehit` and `recomputed` of requests that were
-    retracted before. `complete` is False where the replay was stopped before its end.
+    retracted before, output tokens of answers that finished. `complete` is False where the replay was stopped before its end.
     """
 
     server: Server
@@ -39,7 +39,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     computed_tokens: int = 0
     rehit_tokens: int = 0
     recomputed_tokens: int = 0
-    decoded_tokens: int = 0
+    output_tokens: int = 0
     evicted_tokens: int = 0
     wasted_tokens: int = 0
     peak_running: int = 0
@@ -85,7 +85,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
         names = (
             *("num_requests", "num_finished", "num_clipped", "num_aborted", "num_retractions"),
             *("num_rejected", "hit_tokens", "computed_tokens", "rehit_tokens"),
-            *("recomputed_tokens", "decoded_tokens", "evicted_tokens", "peak_running"),
+            *("recomputed_tokens", "output_tokens", "evicted_tokens", "peak_running"),
             *("peak_waiting", "num_steps", "end_ns"),
         )
         return peaks | {name: getattr(self, name) for name in names}

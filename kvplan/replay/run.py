@@ -139,7 +139,7 @@ def result_of(run: Replay, gauges: Gauges, line: Timeline, *, complete: bool) ->
         computed_tokens=meter.computed_tokens,
         rehit_tokens=meter.rehit_tokens,
         recomputed_tokens=meter.recomputed_tokens,
-        decoded_tokens=meter.decoded_tokens,
+        output_tokens=meter.output_tokens,
         evicted_tokens=run.store.cache.evicted,
         wasted_tokens=meter.wasted_tokens,
         peak_running=meter.peak_running,

@@ -27,7 +27,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     eviction_policy: str = "lru"
     mixed_chunk: bool = False
     accept_len: float | None = None
-    track_interval: int | None = None  # mamba_track_interval; None: the engine's default
 
 
 POLICIES = ("fcfs", "lpm")
@@ -64,19 +63,16 @@ def read_choices(
     )
 
 
-def launch_choices(
-    scheduling: Mapping[str, Any], accept_len: float | None, track_interval: int | None
-) -> Choices:
+def launch_choices(scheduling: Mapping[str, Any], accept_len: float | None = None) -> Choices:
     """Choices from a launch's server arguments by field name; those not modelled are left out."""
     engine = Choices()
-    choices = read_choices(
+    return read_choices(
         scheduling.get("schedule_policy", engine.schedule_policy),
         scheduling.get("schedule_conservativeness", engine.conservativeness),
         scheduling.get("radix_eviction_policy", engine.eviction_policy),
         mixed_chunk=bool(scheduling.get("enable_mixed_chunk", False)),
         accept_len=accept_len,
     )
-    return msgspec.structs.replace(choices, track_interval=track_interval)
 
 
 def not_modelled(scheduling: Mapping[str, Any]) -> tuple[str, ...]:
@@ -111,13 +107,13 @@ def server_of(plan: Plan, choices: Choices | None = None) -> Server:
         conservativeness=choices.conservativeness,
         overlap=resolved.overlap_schedule,
         sliding=sliding_side(plan),
-        states=state_slots(plan, choices.track_interval),
+        states=state_slots(plan),
         speculation=speculation(plan, choices.accept_len),
         mixed_chunk=choices.mixed_chunk,
     )
 
 
-def state_slots(plan: Plan, track_interval: int | None) -> StatePool | None:
+def state_slots(plan: Plan) -> StatePool | None:
     """Slots of recurrent state, the least of all stages that have some."""
     pools = [
         physical_slots(plan, stage) for stage in plan.stages if stage.pool.budget.state is not None
@@ -129,7 +125,7 @@ def state_slots(plan: Plan, track_interval: int | None) -> StatePool | None:
         num_slots=min(pools),
         tracking_slots=tracking_slots(plan.resolved) if tracked else 0,
         grid=max(STATE_CHUNK, page) if tracked else 1,
-        interval=track_interval or DEFAULT_TRACK_INTERVAL,
+        interval=plan.resolved.asked.mamba_track_interval or DEFAULT_TRACK_INTERVAL,
     )
 
 

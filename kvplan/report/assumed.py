@@ -46,7 +46,7 @@ def supplied_notes(options: ReadOptions) -> Iterator[str]:
     if rate == float("inf"):
         yield "all requests arrive at once (--request-rate)"
     elif rate is not None:
-        yield f"requests arrive at {rate:g} a second, drawn with seed {options.seed} (--request-rate)"
+        yield f"requests arrive at {rate:g} a second, drawn with seed {options.drawn_seed} (--request-rate)"
     if options.output_len is not None:
         yield f"every answer has {options.output_len:,} tokens (--output-len)"
     if options.time_unit is not None:

@@ -140,7 +140,6 @@ def steps_report(result: ReplayResult, *, scheduled: bool) -> dict[str, Any]:
         "total": result.num_steps,
         "prefill": result.prefill_steps if scheduled else None,
         "decode": result.decode_steps if scheduled else None,
-        "decoded_tokens": result.decoded_tokens if scheduled else None,
         "end_s": seconds(result.end_ns) if scheduled else None,
     }
 
@@ -159,6 +158,7 @@ def requests_report(result: ReplayResult) -> dict[str, Any]:
     return {
         "arrived": result.num_requests,
         "finished": result.num_finished,
+        "output_tokens": result.output_tokens,
         "clipped": result.num_clipped,
         "retractions": result.num_retractions,
         "first_retraction_s": None if first is None else seconds(first),

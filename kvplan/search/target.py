@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -37,6 +38,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """least GiB that stay free beside weights and pools"""
     workload: Iterable[Any] | None = None
     """requests to replay, none of which may be retracted or rejected"""
+    scheduling: Mapping[str, Any] = MappingProxyType({})
+    """the launch's server arguments that decide a replay but no size, by field"""
     limit: int | None = None
 
     @property
@@ -123,10 +126,11 @@ def short(have: float, need: float | None, noun: str, why: str = "") -> Miss | N
 def workload_miss(plan: Plan, target: Target) -> Miss | None:
     """The first retraction or rejection of a replay, which is stopped there."""
     from kvplan.replay.run import ReplayOptions, replay
+    from kvplan.replay.settings import launch_choices
 
     assert target.workload is not None
     first = FirstShortage()
-    options = ReplayOptions(limit=target.limit)
+    options = ReplayOptions(choices=launch_choices(target.scheduling), limit=target.limit)
     result = replay(plan, target.workload, options, observers=[first], stop=first.met)
     if result.fits:
         return None

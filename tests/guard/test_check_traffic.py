@@ -122,6 +122,43 @@ def test_the_scheduler_is_that_of_the_written_launch(checked, result):
     assert checked(own)[1]["no_retractions"]["have"] == plain.num_retractions
 
 
+def test_what_the_replay_leaves_out_of_the_schedule_is_said(kvplan, tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    file = tmp_path / "budget.yaml"
+    line = "launch: sglang serve --model-path m --enable-priority-scheduling\n"
+    file.write_text(BASE + line + "require: {no_retractions: true}\n")
+
+    assert "'enable_priority_scheduling' changes the schedule" in kvplan("check", file)[1]
+
+
+HYBRID = """
+model: qwen3-next-80b-a3b
+gpu: h200
+workload: {file: w.yaml, requests: 40}
+server: {tp_size: 2, max_mamba_cache_size: 40, mamba_track_interval: INTERVAL}
+require: {max_occupancy: 0.01}
+"""
+
+
+def test_the_fullest_pool_is_named_whatever_its_unit(checked):
+    _, found = checked(HYBRID.replace("INTERVAL", "256"))
+
+    assert found["max_occupancy"]["text"].startswith("occupancy of recurrent states: ")
+
+
+def test_states_are_kept_as_often_as_the_launch_says(tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    intervals = {}
+    for interval in (64, 512):
+        server = {"tp_size": 2, "mamba_track_interval": interval}
+        inputs = PlanInputs(model="qwen3-next-80b-a3b", gpu="h200", server=server)
+        outcome = plan(read_inputs(inputs)).outcome
+        assert isinstance(outcome, Plan)
+        intervals[interval] = replay(outcome, open_workload(tmp_path / "w.yaml")).server.states
+
+    assert [pool.interval for pool in intervals.values() if pool is not None] == [64, 512]
+
+
 def test_drafts_bring_as_many_tokens_as_the_budget_assumes(checked):
     text = BASE + "speculative: eagle3-llama-3.1-8b\nserver: {max_total_tokens: 60000}\n" + ALL
     accepts = {

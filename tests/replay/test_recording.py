@@ -276,7 +276,7 @@ def test_what_operations_do_not_have_is_null_and_no_condition(kvplan, tmp_path):
     parts = ("workload", "requests", "queue", "prefix", "pages")
     assert [found[part] for part in parts] == [None] * len(parts)
     assert found["steps"] == {
-        "total": 2, "prefill": None, "decode": None, "decoded_tokens": None, "end_s": None
+        "total": 2, "prefill": None, "decode": None, "end_s": None
     }  # fmt: skip
     code, _, err = kvplan(*launch("pages"), "--workload", file, "--fail-on", "wait_p99>2s")
     assert code == 2

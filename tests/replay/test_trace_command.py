@@ -180,6 +180,17 @@ def test_what_was_supplied_is_among_the_assumptions(kvplan, tmp_path, rate, said
         assert any(text in note for note in found), found
 
 
+def test_arrivals_without_a_seed_are_those_of_seed_0(kvplan, tmp_path):
+    row = {"request_id": 0, "type": "text", "input_length": 40, "hash_ids": [1, 2, 3]}
+    file = tmp_path / "batch.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    argv = ("--workload", file, "--request-rate", "2", "--output-len", "1")
+    unnamed, named = report(kvplan, *argv)[1], report(kvplan, *argv, "--seed", "0")[1]
+
+    assert unnamed["assumed"] == named["assumed"]
+    assert any("drawn with seed 0" in note for note in unnamed["assumed"])
+
+
 def test_step_times_stretch_the_replay(kvplan):
     quick, slow = (
         report(kvplan, "--workload", "chat", "--tpot", tpot)[1]["steps"]["end_s"]
@@ -187,6 +198,18 @@ def test_step_times_stretch_the_replay(kvplan):
     )
 
     assert slow > quick
+
+
+def test_answers_count_in_full_however_many_tokens_a_step_brings(kvplan):
+    drafts = ("--speculative", "eagle3", "--draft", "draft-eagle3-llama3.1-instruct-8b")
+    argv = ("--workload", AZURE)
+    plain, drafted = (
+        report(kvplan, *argv)[1],
+        report(kvplan, *argv, *drafts, "--accept-len", "3")[1],
+    )
+
+    assert drafted["steps"]["decode"] < plain["steps"]["decode"]
+    assert drafted["requests"]["output_tokens"] == plain["requests"]["output_tokens"] > 0
 
 
 def test_a_launch_without_overlap_is_replayed_without(kvplan):

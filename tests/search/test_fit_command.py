@@ -83,6 +83,34 @@ def test_a_shipped_workload_or_a_file_is_served(kvplan, tmp_path):
     assert out.startswith("--page-size 256 is the largest, coming from the roomy side, that gives")
 
 
+def test_what_serves_a_workload_is_found_with_the_launchs_own_scheduler(kvplan):
+    launch = (
+        *("llama-3.1-8b", "--gpu", "h100", "--max-total-tokens", "60000"),
+        *("--schedule-conservativeness", "0.05", "--workload", "chat", "--limit", "300"),
+    )
+    code, out, _ = kvplan("fit", *launch, "--find", "max-running-requests", "--json")
+    found = json.loads(out)["knobs"][0]["value"]
+
+    assert code == 0
+    assert kvplan("trace", *launch, "--max-running-requests", found, "-q")[0] == 0
+    assert kvplan("trace", *launch, "--max-running-requests", found + 1, "-q")[0] == 1
+
+
+def test_what_a_replay_leaves_out_of_the_schedule_is_said(kvplan):
+    launch = (
+        "llama-3.1-8b",
+        "--gpu",
+        "h100",
+        "--find",
+        "page-size",
+        "--enable-priority-scheduling",
+    )
+    words = "'enable_priority_scheduling' changes the schedule"
+
+    assert words in kvplan("fit", *launch, "--workload", "chat", "--limit", "5")[1]
+    assert words not in kvplan("fit", *launch, "--tokens", "5")[1]
+
+
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [

@@ -15,7 +15,15 @@ from kvplan.replay.outcome import ReserveUse
 from kvplan.replay.pools.books import Books
 from kvplan.replay.pools.memory import PoolMemory
 from kvplan.replay.pools.plan_states import StateBooks
-from kvplan.replay.pools.watched import Growth, Ints, Tenancy, WatchedMemory, Watcher, on_host
+from kvplan.replay.pools.watched import (
+    Growth,
+    Ints,
+    Tenancy,
+    WatchedMemory,
+    Watcher,
+    first_repeated,
+    on_host,
+)
 from kvplan.replay.prefix_cache import Node
 from kvplan.replay.replay import Replay, Turn
 from kvplan.units import ceil_div
@@ -106,8 +114,10 @@ class Auditor(Watcher):
         books, page_size = self._books, self._memory.page_size
         in_tree = np.zeros(len(books.owner), dtype=bool)
         for pages in self._tree_pages(root):
-            if in_tree[pages].any() or len(np.unique(pages)) < len(pages):
-                page = int(pages[in_tree[pages]][0]) if in_tree[pages].any() else int(pages[0])
+            before = np.flatnonzero(in_tree[pages])
+            at = int(before[0]) if len(before) else first_repeated(pages)
+            if at is not None:
+                page = int(pages[at])
                 yield self._broken(page, f"page {page} stands twice in the prefix tree")
             in_tree[pages] = True
         held = in_tree.copy()
@@ -211,5 +221,5 @@ class ReserveRule(Watcher):
             checks.RESERVE,
             f"it takes {value:,} {words} {limit:,} at most",
             request=growth.tenancies[at].name,
-            slot=int(growth.slots[-1]),
+            slot=int(growth.slots[np.cumsum(growth.counts)[at] - 1]),
         )

@@ -11,7 +11,7 @@ from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken
-from kvplan.replay.pools.watched import Growth, Ints, Tenancy, Watcher, on_host
+from kvplan.replay.pools.watched import Growth, Ints, Tenancy, Watcher, first_repeated, on_host
 from kvplan.replay.workloads.operations import Side, Span
 
 NOBODY = 0
@@ -145,9 +145,9 @@ class Books(Watcher):
         """Note the sliding page of each new full page."""
         first_slots = torch.from_numpy(pages * self.page_size).to(allocator.device)
         peers = on_host(allocator.full_to_swa[first_slots]) // self.page_size
-        wrong = (peers <= 0) | self.peer_taken[np.clip(peers, 0, None)]
-        if wrong.any() or len(np.unique(peers)) < len(peers):
-            at = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
+        wrong = np.flatnonzero((peers <= 0) | self.peer_taken[np.clip(peers, 0, None)])
+        at = int(wrong[0]) if len(wrong) else first_repeated(peers)
+        if at is not None:
             page = int(pages[at])
             raise Broken(
                 checks.OWNERS,

@@ -288,6 +288,14 @@ def ints(numbers: list[int]) -> Ints:
     return np.array(numbers, dtype=np.int64)
 
 
+def first_repeated(values: Ints) -> int | None:
+    """Index of the first value that stands before already; None where all differ."""
+    _, firsts = np.unique(values, return_index=True)
+    again = np.ones(len(values), dtype=bool)
+    again[firsts] = False
+    return int(again.argmax()) if again.any() else None
+
+
 def on_host(slots: Tensor) -> Ints:
     """Slots as an array; from a device this waits for it."""
     host: Any = slots.cpu().numpy()

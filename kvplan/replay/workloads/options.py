@@ -40,6 +40,11 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.output_len is not None and self.output_len < 0:
             raise InputError(f"an output of {self.output_len} tokens", hint="0 or more")
 
+    @property
+    def drawn_seed(self) -> int:
+        """Seed of the arrivals that `request_rate` draws."""
+        return self.seed or 0
+
     def given(self) -> list[str]:
         """Flags of the choices that were made, for formats that cannot honour them."""
         made = {

@@ -19,7 +19,7 @@ def supplied_arrivals(options: ReadOptions, lacking: str) -> Iterator[int]:
         )
     rate = options.request_rate
     process = AtOnce() if rate == float("inf") else Poisson(requests_per_s=rate)
-    return in_range(arrival_times(process, f"{options.seed or 0}:arrivals"))
+    return in_range(arrival_times(process, f"{options.drawn_seed}:arrivals"))
 
 
 def in_range(times: Iterator[int]) -> Iterator[int]:
