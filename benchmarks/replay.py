@@ -14,6 +14,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -53,6 +54,10 @@ def main() -> None:
     for page_size in (1, 16, 64):
         for watched in (True, False):
             results.append(alone(partial(pools, page_size, watched=watched)))
+            show(results[-1])
+    if has_cuda():
+        for page_size in (1, 16, 64):
+            results.append(alone(partial(pools, page_size, watched=False, device="cuda")))
             show(results[-1])
     if given.json is not None:
         given.json.write_text(json.dumps(results, indent=2) + "\n")
@@ -117,8 +122,20 @@ def counted(name: str, planned: Plan, requests: Iterator[Request]) -> dict[str, 
     }
 
 
-def pools(page_size: int, *, watched: bool) -> dict[str, Any]:
-    """Real pools on the CPU at a batch of 64: allocations a second, from request to request."""
+def has_cuda() -> bool:
+    """Whether torch is installed and finds a GPU."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return False
+    return torch.cuda.is_available()
+
+
+def pools(page_size: int, *, watched: bool, device: str = "cpu") -> dict[str, Any]:
+    """Real pools at a batch of 64: allocations a second, from request to request.
+
+    On a GPU also the share of the time that its kernels take.
+    """
     import torch
 
     from kvplan.pools.build import build
@@ -131,8 +148,8 @@ def pools(page_size: int, *, watched: bool) -> dict[str, Any]:
 
     planned = launch(max_running_requests=BATCH, page_size=page_size)
     server = server_of(planned)
-    built = build(planned, "cpu", kv_scale=True)
-    assembly = assemble(server, built, place_named("cpu"), PoolOptions())
+    built = build(planned, device, kv_scale=True)
+    assembly = assemble(server, built, place_named(device), PoolOptions())
     requests = (
         Request(rid=str(number), t_ns=0, input_len=1024, output_len=256)
         for number in range(10 * BATCH)
@@ -140,22 +157,32 @@ def pools(page_size: int, *, watched: bool) -> dict[str, Any]:
     memory = assembly.memory if watched else assembly.memory.inner
     run = Replay(server, memory, requests, Assumptions(), jumps=False)
     driver = Driver(run, observers=assembly.observers if watched else ())
+    activities = [torch.profiler.ProfilerActivity.CUDA] if device != "cpu" else []
+    profiled = torch.profiler.profile(activities=activities) if activities else nullcontext()
     start = time.perf_counter()
-    with one_thread():
+    with one_thread(), profiled:
         driver.go()
-    took = time.perf_counter() - start
+        if activities:
+            torch.cuda.synchronize()
+        took = time.perf_counter() - start
     decoded_tokens = run.meter.output_tokens - run.meter.num_finished  # prefill brings the first
     tokens = run.meter.computed_tokens + decoded_tokens
     return {
-        "name": f"pools, page {page_size}, {'verified' if watched else 'bare'}",
+        "name": f"pools, {device}, page {page_size}, {'verified' if watched else 'bare'}",
         "engine": "pools",
         "requests": run.meter.num_requests,
         "seconds": round(took, 3),
         "tokens": tokens,
         "tokens_per_s": round(tokens / took),
         "steps_per_s": round(driver.gauges.num_steps / took),
+        "kernel_share": kernel_seconds(profiled) / took if activities else None,
         "torch": torch.__version__,
     }
+
+
+def kernel_seconds(profiled: Any) -> float:
+    """Time of all kernels in a profile, in seconds."""
+    return sum(float(each.self_device_time_total) for each in profiled.key_averages()) / 1e6
 
 
 def launch(**server: Any) -> Plan:
@@ -223,7 +250,9 @@ def show(result: dict[str, Any]) -> None:
         figures.append(f"{result['tokens_per_s']:>9,} tokens/s, {result['steps_per_s']:,} steps/s")
     else:
         figures.append(f"{result['requests_per_s']:>9,} requests/s, {result['steps']:,} steps")
-    print(f"{result['name']:<26}", " ".join(figures), flush=True)
+    if result.get("kernel_share") is not None:
+        figures.append(f"{result['kernel_share']:.0%} in kernels")
+    print(f"{result['name']:<30}", " ".join(figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from kvplan.guard.budget import Entry, Traffic
 from kvplan.guard.plan_file import joined
 from kvplan.guard.requirements import Finding, number
 from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.checks import Broken
+from kvplan.replay.measured import Measured, measured
 from kvplan.replay.result import ReplayResult
-from kvplan.replay.run import ReplayOptions, replay
+from kvplan.replay.run import Driver, ReplayOptions, over_counts
 from kvplan.replay.settings import MODELLED, launch_choices
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
@@ -34,15 +36,13 @@ def replay_findings(entry: Entry, scheduling: Mapping[str, Any], plan: Plan) -> 
         raise InputError("this launch runs no request at all", where=entry.where("workload"))
     traffic = Traffic(file=workload) if isinstance(workload, str) else workload
     try:
-        return traffic_findings(entry, replayed(entry, traffic, scheduling, plan))
+        return traffic_findings(entry, *replayed(entry, traffic, scheduling, plan))
     except KvplanError as error:
         where = error.where or entry.where("workload", "file")
         raise type(error)(error.problem, where=where, hint=error.hint) from None
 
 
-def replayed(
-    entry: Entry, traffic: Traffic, scheduling: Mapping[str, Any], plan: Plan
-) -> ReplayResult:
+def replayed(entry: Entry, traffic: Traffic, scheduling: Mapping[str, Any], plan: Plan) -> Measured:
     """The traffic through the accounting engine on one DP rank of the plan."""
     path = workload_path(traffic_path(entry, traffic.file))
     options = ReadOptions(
@@ -61,11 +61,8 @@ def replayed(
         prefill_tokens_per_s=traffic.prefill_tokens_per_s,
     )
     choices = launch_choices({**scheduling, **own_scheduling(traffic)}, traffic.accept_len)
-    return replay(
-        plan,
-        workload,
-        ReplayOptions(assumptions=assumptions, choices=choices, limit=traffic.requests),
-    )
+    replay = ReplayOptions(assumptions=assumptions, choices=choices, limit=traffic.requests)
+    return measured(Driver(over_counts(plan, workload, replay)))
 
 
 def own_scheduling(traffic: Traffic) -> dict[str, Any]:
@@ -80,9 +77,16 @@ def traffic_path(entry: Entry, name: str) -> str:
     return joined(Path(entry.document.file).parent, name) if is_path else name
 
 
-def traffic_findings(entry: Entry, result: ReplayResult) -> list[Finding]:
-    """The replay's figures against what is required of them."""
+def traffic_findings(entry: Entry, result: ReplayResult, broken: Broken | None) -> list[Finding]:
+    """The replay's figures against what is required of them; none holds where it had to stop."""
     require = entry.budget.require
+    if broken is not None:
+        text = f"the engine would stop at {broken.at(result.num_steps).sentence()}"
+        return [
+            traffic_finding(entry, name, text, 1, 0)
+            for name in ("no_retractions", "no_rejections", "max_occupancy")
+            if getattr(require, name)
+        ]
     found = []
     if require.no_retractions:
         text = counted(result.num_retractions, "retraction", result.num_requests)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from kvplan.errors import ReplayViolation
+from kvplan.errors import KvplanError, OutOfSlots, ReplayViolation
 
 State = Literal["held", "broken", "not checked"]
 
@@ -58,11 +58,39 @@ OWNERS = "no slot owned twice, none lost"
 LISTS = "free lists, generations and mappings are sound"
 STAMPS = "every token reads back as it was written"
 RESERVE = "no request exceeds its decode reserve or its row"
+SERVED = "every step finds free slots"  # said where it is broken, or operations were played
 PEAKS = "predicted figures = measured figures"
-SERVED = "every operation finds its slots"  # of played operations; a scheduler asks for no more
 ALL = (BYTES, OWNERS, LISTS, STAMPS, RESERVE, PEAKS)
 
 
 def not_checked(name: str, reason: str) -> Check:
     """A check that this run could not make."""
     return Check(name=name, state="not checked", text=reason)
+
+
+def broken_by(error: KvplanError) -> Broken:
+    """The invariant that a refusal of the memory breaks."""
+    if isinstance(error, Broken):
+        return error
+    check = SERVED if isinstance(error, OutOfSlots) else OWNERS
+    return Broken(check, error.problem)
+
+
+def long_row(rid: str, num_positions: int, row_width: int) -> Broken:
+    """A request that needs more positions than its row has: the engine would write beyond it."""
+    text = f"{num_positions:,} positions are asked for in a row of {row_width:,}"
+    return Broken(RESERVE, text, request=rid)
+
+
+def stopped_at(broken: Broken, made: tuple[Check, ...] = ()) -> tuple[Check, ...]:
+    """All checks of a replay that stopped at a violation, those that were made before it first."""
+    done = {check.name for check in made} | {broken.check}
+    return (
+        *made,
+        Check(name=broken.check, state="broken", text=broken.problem),
+        *(
+            not_checked(name, "the replay stopped at the violation")
+            for name in ALL
+            if name not in done
+        ),
+    )

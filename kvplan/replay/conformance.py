@@ -17,6 +17,7 @@ from kvplan.replay.sequence import Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_store import SlidingStore
 from kvplan.replay.store import KvStore
+from kvplan.sizing.reserves import ROW_HEADROOM
 
 
 def prefix_tree_differences(trace: dict[str, Any]) -> list[str]:
@@ -84,6 +85,7 @@ def server_of(settings: dict[str, Any]) -> Server:
         page_size=settings["page_size"],
         num_tokens=settings["tokens"],
         num_rows=settings["max_running_requests"],
+        row_width=settings["context_length"] + ROW_HEADROOM,
         max_running_requests=settings["max_running_requests"],
         context_len=settings["context_length"],
         chunked_prefill_size=chunk if chunk > 0 else None,

@@ -9,6 +9,7 @@ import msgspec
 from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.batch import Decode, Step
+from kvplan.replay.checks import long_row
 from kvplan.replay.feed import Feed
 from kvplan.replay.intake import Intake
 from kvplan.replay.keys import key_of
@@ -106,9 +107,17 @@ class Replay:
     def _see_off(self, step: Step, start_ns: int) -> None:
         """Count who left in a step, and let the clients have their answers."""
         self.meter.leave(step, start_ns)
+        if self.server.speculation is not None:
+            self._refuse_long_rows(step)
         for sequence in step.finished + step.aborted:
             if sequence.session is not None:
                 self._feed.answered(sequence.session, self.now_ns)
+
+    def _refuse_long_rows(self, step: Step) -> None:
+        """Broken for a request whose reserve came to lie beyond its row."""
+        for sequence in step.finished:
+            if sequence.allocated() > self.server.row_width:
+                raise long_row(sequence.rid, sequence.allocated(), self.server.row_width)
 
     def _jump(self, scheduler: CountingScheduler, batch: Decode) -> tuple[int, int]:
         """Take quiet decode steps up to the next event together with the one before them.

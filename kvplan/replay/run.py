@@ -50,17 +50,22 @@ def replay(
     """Replay requests in order of arrival over counts, jumping over uneventful steps.
 
     `stop` is asked after every turn; once it says yes the result is the partial one.
+    ReplayViolation where the engine would end with an error.
     """
-    options = options or ReplayOptions()
+    run = over_counts(plan, workload, options or ReplayOptions())
+    return drive(run, observers=observers, stop=stop, total=total)
+
+
+def over_counts(plan: Plan, workload: Iterable[Request], options: ReplayOptions) -> Replay:
+    """A replay over counts, about to start."""
     server = server_of(plan, options.choices)
-    run = Replay(
+    return Replay(
         server,
         count_memory(server),
         served(plan, workload, options.limit),
         options.assumptions,
         jumps=True,
     )
-    return drive(run, observers=observers, stop=stop, total=total)
 
 
 def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:

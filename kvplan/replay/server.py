@@ -8,8 +8,6 @@ import msgspec
 
 from kvplan.errors import InputError
 
-ROW_MARGIN = 4  # positions of a row beyond the context
-
 
 class SlidingPool(msgspec.Struct, frozen=True, kw_only=True):
     """The second pool of a model whose layers differ in reach: window and capacity in tokens."""
@@ -62,13 +60,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Capacities and scheduler settings of one replica; sizes in tokens.
 
     `num_tokens` is what the KV pool holds beside its padding page, `num_rows` the lines of
-    `req_to_token`. `chunked_prefill_size` is None where prompts are never cut; where they are,
+    `req_to_token` and `row_width` the positions of each. `chunked_prefill_size` is None where prompts are never cut; where they are,
     `mixed_chunk` lets running requests decode in the same step.
     """
 
     page_size: int
     num_tokens: int
     num_rows: int
+    row_width: int
     max_running_requests: int
     context_len: int
     chunked_prefill_size: int | None
@@ -94,13 +93,3 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
                 "mixed chunks together with speculation are not modelled",
                 hint="leave --enable-mixed-chunk out of the launch",
             )
-
-    @property
-    def row_width(self) -> int:
-        """Positions that a line of `req_to_token` holds: a reserve may reach beyond the context."""
-        margin = ROW_MARGIN
-        if self.speculation is not None:
-            margin = max(
-                margin + self.speculation.alloc_len, self.speculation.reserve + self.page_size - 1
-            )
-        return self.context_len + margin

@@ -97,6 +97,7 @@ def server_of(plan: Plan, choices: Choices | None = None) -> Server:
         page_size=plan.reserves.alloc_page_size,
         num_tokens=plan.tokens * ranks,
         num_rows=plan.rows - 1,
+        row_width=plan.reserves.row_width,
         max_running_requests=plan.max_running_requests,
         context_len=resolved.context_length,
         chunked_prefill_size=chunk if chunk > 0 else None,

@@ -16,9 +16,10 @@ import msgspec
 from kvplan.errors import InputError, MissingExtra, TraceError
 from kvplan.planner import Launch
 from kvplan.replay import checks
+from kvplan.replay.measured import Measured, measured
 from kvplan.replay.outcome import Outcome
 from kvplan.replay.requests import BlockIds, Request
-from kvplan.replay.run import Observer, ReplayOptions, replay
+from kvplan.replay.run import Driver, Observer, ReplayOptions, over_counts
 from kvplan.replay.workloads.detect import detect
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.summary import Watch, WorkloadSummary
@@ -164,21 +165,24 @@ def rank_here() -> int:
 def trace_counts(session: Session, requests: Iterable[Request], total: int) -> Outcome:
     """Replay over counts: no pool exists, so nothing on them is verified."""
     start = time.perf_counter()
-    result = replay(
-        session.plan,
-        requests,
-        session.options,
-        observers=session.observers,
-        stop=session.stop,
-        total=total,
-    )
+    found = measured_counts(session, requests, total)
     reason = "counts alone: --engine pools builds what could break it"
     return Outcome(
-        result=result,
+        result=found.result,
         engine="accounting",
-        checks=tuple(checks.not_checked(name, reason) for name in checks.ALL),
+        checks=tuple(checks.not_checked(name, reason) for name in checks.ALL)
+        if found.broken is None
+        else checks.stopped_at(found.broken),
+        violation=found.violation,
         wall_s=time.perf_counter() - start,
     )
+
+
+def measured_counts(session: Session, requests: Iterable[Request], total: int) -> Measured:
+    """Replay over counts, up to the first step that the engine would not survive."""
+    run = over_counts(session.plan, requests, session.options)
+    driver = Driver(run, observers=session.observers, stop=session.stop, total=total)
+    return measured(driver)
 
 
 def pool_engine(module: str) -> Any:

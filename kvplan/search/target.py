@@ -125,16 +125,20 @@ def short(have: float, need: float | None, noun: str, why: str = "") -> Miss | N
 
 def workload_miss(plan: Plan, target: Target) -> Miss | None:
     """The first retraction or rejection of a replay, which is stopped there."""
-    from kvplan.replay.run import ReplayOptions, replay
+    from kvplan.replay.measured import measured
+    from kvplan.replay.run import Driver, ReplayOptions, over_counts
     from kvplan.replay.settings import launch_choices
 
     assert target.workload is not None
     first = FirstShortage()
     options = ReplayOptions(choices=launch_choices(target.scheduling), limit=target.limit)
-    result = replay(plan, target.workload, options, observers=[first], stop=first.met)
+    run = over_counts(plan, target.workload, options)
+    result, broken = measured(Driver(run, observers=[first], stop=first.met))
+    served = result.num_finished / max(1, result.num_requests)
+    if broken is not None:
+        return Miss(broken.at(result.num_steps).sentence(), served)
     if result.fits:
         return None
-    served = result.num_finished / max(1, result.num_requests)
     if result.num_retractions:
         return Miss(f"a request is retracted after {result.num_finished:,} are served", served)
     reason = next(iter(result.rejections), "nothing can make room for it")

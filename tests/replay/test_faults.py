@@ -173,6 +173,29 @@ def test_a_stale_state_slot_is_caught(kvplan, tmp_path):
     assert report["violation"]["shortest_failing_operations"] == len(list(open_events(file)))
 
 
+@pytest.fixture
+def slot_that_stays_dirty(monkeypatch):
+    """Slot 12 of recurrent state is never blanked."""
+
+    def forgetful(parts, slots):
+        reset_parts(parts, slots[slots != 12])
+
+    monkeypatch.setattr("kvplan.pools.recurrent.reset_parts", forgetful)
+
+
+@pytest.mark.usefixtures("slot_that_stays_dirty")
+def test_a_shrunk_prefix_fails_on_pools_that_nothing_else_was_played_on(kvplan, tmp_path):
+    whole, short, shorter = (tmp_path / f"{name}.jsonl" for name in ("whole", "short", "shorter"))
+    traced(kvplan, *HYBRID, *CHAT, "--record", whole)
+    found = traced(kvplan, *HYBRID, "--workload", whole, "--shrink", "--record", short)
+    operations = list(open_events(short))
+    assert len(operations) == found["violation"]["shortest_failing_operations"]
+
+    assert traced(kvplan, *HYBRID, "--workload", short)["violation"]["slot"] == 12
+    write_events(shorter, operations[:-1])
+    assert kvplan(*HYBRID, "--workload", shorter, "-q")[0] == 0
+
+
 class Vandal(Watcher):
     """Flips one byte of the KV of the 40th new slot or later, the next time something grows."""
 

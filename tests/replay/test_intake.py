@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvplan.replay.intake import Intake
-from kvplan.replay.server import Server, Speculation
+from kvplan.replay.server import Server
 
 
 def server(**change):
@@ -13,6 +13,7 @@ def server(**change):
         "page_size": 16,
         "num_tokens": 4096,
         "num_rows": 8,
+        "row_width": 2052,
         "max_running_requests": 8,
         "context_len": 2048,
         "chunked_prefill_size": None,
@@ -46,13 +47,4 @@ def test_a_prompt_is_refused_where_context_or_pool_end():
 def test_a_pool_without_room_for_any_prompt_has_a_limit_of_none(num_tokens):
     assert Intake(server(num_tokens=num_tokens)).refusal(1) == (
         "the input reaches the limit of 0 tokens (KV pool)"
-    )
-
-
-def test_a_row_holds_the_context_and_what_speculation_reserves_beyond():
-    assert server().row_width == 2048 + 4
-    assert server(speculation=Speculation(alloc_len=4, accept_len=2)).row_width == 2048 + 23
-    assert (
-        server(page_size=1, speculation=Speculation(alloc_len=4, accept_len=2)).row_width
-        == 2048 + 8
     )

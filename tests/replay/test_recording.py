@@ -167,7 +167,7 @@ def test_operations_that_ask_for_more_than_there_is_say_so(kvplan, tmp_path, ope
     report = json.loads(out)
 
     assert code == 1
-    assert report["violation"]["check"] == "every operation finds its slots"
+    assert report["violation"]["check"] == "every step finds free slots"
     assert f"operation {problem}" in report["verdict"]["text"]
 
 

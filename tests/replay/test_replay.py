@@ -25,6 +25,7 @@ def server(**change):
         "page_size": 4,
         "num_tokens": 400,
         "num_rows": 16,
+        "row_width": 600,
         "max_running_requests": 16,
         "context_len": 300,
         "chunked_prefill_size": 64,

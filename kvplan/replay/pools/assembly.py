@@ -103,6 +103,17 @@ def assemble(
     return Assembly(memory, books, auditor, reserve, stamper, recorder, agreement)
 
 
+def blank(pools: Pools) -> Pools:
+    """The same pools as they were built: nothing that an earlier replay wrote is left."""
+    for pool in (pools.kv, *pools.drafts):
+        for entry in pool.tensors():
+            if not entry.is_view:
+                entry.tensor.zero_()
+    for part in pools.state.slot_tensors() if pools.state is not None else ():
+        part.tensor.fill_(part.blank)
+    return pools
+
+
 def stamp_doors(pools: Pools) -> list[Door]:
     """Doors of the target's KV, and of drafts that use the same slots."""
     doors = doors_of(pools.kv)

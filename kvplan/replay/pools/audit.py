@@ -102,11 +102,13 @@ class Auditor(Watcher):
         """Each row's generation went up once for each of its tenants."""
         generations = memory.rows.req_generation.numpy()
         wrong = np.flatnonzero(generations - self._first_generations != self._opened)
-        for row in wrong[:1]:
+        for row in wrong[:1].tolist():
+            tenancy = self._memory.tenancies.get(row)
             yield Broken(
                 checks.LISTS,
                 f"row {row} had {self._opened[row]} tenants and its generation went up by"
                 f" {generations[row] - self._first_generations[row]}",
+                request=None if tenancy is None else tenancy.name,
             )
 
     def _holders(self, root: Node) -> Iterator[Broken]:
@@ -179,9 +181,10 @@ def nodes_below(root: Node) -> Iterator[Node]:
 
 
 class ReserveRule(Watcher):
-    """No request takes more in a decode step than its reserve, nor more than its row holds.
+    """No request takes more in a decode step than its reserve; how long the rows became.
 
-    A reserve ends on a page, so a step may take up to a page less one token beyond it.
+    A reserve ends on a page, so a step may take up to a page less one token beyond it. The memory
+    itself refuses rows that are too long, before it writes to them.
     """
 
     def __init__(self, reserve_len: int, page_size: int, row_width: int) -> None:
@@ -200,26 +203,20 @@ class ReserveRule(Watcher):
         )
 
     def grown(self, growth: Growth) -> None:
-        longest = int(growth.stops.max())
-        if longest > self.longest_row:
-            self.longest_row = longest
-            if longest > self.row_width:
-                self._refuse(growth, longest, growth.stops, "positions in a row of", self.row_width)
+        self.longest_row = max(self.longest_row, int(growth.stops.max()))
         if growth.kind == "extend":
             return
         most = 1 if growth.kind == "decode" else int(growth.counts.max())
         if most > self.most_in_step:
             self.most_in_step = most
             if most > self.most_allowed:
-                self._refuse(
-                    growth, most, growth.counts, "tokens in one step of", self.most_allowed
-                )
+                self._refuse(growth, most)
 
-    def _refuse(self, growth: Growth, value: int, values: Ints, words: str, limit: int) -> None:
-        at = int(np.flatnonzero(values == value)[0])
+    def _refuse(self, growth: Growth, most: int) -> None:
+        at = int(np.flatnonzero(growth.counts == most)[0])
         raise Broken(
             checks.RESERVE,
-            f"it takes {value:,} {words} {limit:,} at most",
+            f"it takes {most:,} tokens in one step of {self.most_allowed:,} at most",
             request=growth.tenancies[at].name,
             slot=int(growth.slots[np.cumsum(growth.counts)[at] - 1]),
         )

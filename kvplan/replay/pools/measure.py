@@ -1,32 +1,16 @@
-"""One replay over assembled pools, up to its end, a stop, or the first broken invariant."""
+"""One replay over assembled pools, audited on the way and at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from kvplan.errors import PoolError, ReplayViolation
-from kvplan.replay import checks
-from kvplan.replay.checks import Broken, Violation
+from kvplan.replay.measured import Measured, measured
 from kvplan.replay.pools.assembly import Assembly
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import Request
-from kvplan.replay.result import ReplayResult
 from kvplan.replay.run import Driver, Observer, served
 from kvplan.replay.server import Server
 from kvplan.replay.trace import Session
-
-
-class Measured(NamedTuple):
-    """A replay over pools: its figures, and the invariant that it broke, if any."""
-
-    result: ReplayResult
-    broken: Broken | None
-
-    @property
-    def violation(self) -> Violation | None:
-        """The broken invariant at the step in which it was found."""
-        return None if self.broken is None else self.broken.at(self.result.num_steps)
 
 
 def measure(
@@ -38,7 +22,7 @@ def measure(
     total: int,
     observers: tuple[Observer, ...] = (),
 ) -> Measured:
-    """Replay over pools, audited on the way and at the end."""
+    """Replay over pools, up to the first broken invariant."""
     options, agreement = session.options, assembly.agreement
     run = Replay(
         server,
@@ -47,23 +31,19 @@ def measure(
         options.assumptions,
         jumps=False,
     )
-    stop = session.stop if agreement is None else lambda: agreement.stopped
     driver = Driver(
         run,
         observers=(*assembly.observers, *observers, *session.observers),
-        stop=stop,
+        stop=session.stop if agreement is None else lambda: agreement.stopped,
         total=total,
     )
-    broken = None
-    try:
-        driver.go()
+
+    def audit() -> None:
         assembly.auditor.audit()
         if agreement is not None:
             agreement.finish()
-    except Broken as error:
-        broken = error
-    except (ReplayViolation, PoolError) as error:
-        broken = Broken(checks.OWNERS, error.problem)
-    if broken is not None:
+
+    found = measured(driver, audit)
+    if found.broken is not None:
         assembly.abandon()
-    return Measured(driver.result(), broken)
+    return found

@@ -13,6 +13,7 @@ from kvplan.allocators.sliding import SlidingAllocator
 from kvplan.errors import OutOfSlots
 from kvplan.kernels.write_rows import write_rows, write_rows_reference
 from kvplan.pools.rows import RequestRows
+from kvplan.replay.checks import long_row
 from kvplan.replay.counted import shortage
 from kvplan.replay.sequence import Part
 from kvplan.replay.sequence import Sequence as Request
@@ -42,6 +43,7 @@ class PoolMemory:
         if taken is None:
             raise OutOfSlots(f"no row is left for request '{sequence.rid}'")
         sequence.row, sequence.filled = taken[0], 0
+        self._refuse_long_row(sequence.rid, sum(len(slots) for slots in prefix))
         position = 0
         for slots in prefix:
             self.write_row(sequence, position, slots)
@@ -51,6 +53,8 @@ class PoolMemory:
         self.rows.free_rows([sequence.row])
 
     def extend(self, parts: Sequence[Part]) -> Tensor:
+        for part in parts:
+            self._refuse_long_row(part.sequence.rid, part.stop)
         table = self.rows.req_to_token
         rows = self._vector([part.sequence.row for part in parts])
         prefix_lens_cpu = torch.tensor([part.prefix_len for part in parts])
@@ -79,6 +83,9 @@ class PoolMemory:
         if batch.sequences is not sequences:
             batch = self._decoding = DecodingRows(sequences, self._device)
         batch.grow()
+        if batch.longest > self.rows.max_context_len:
+            whose = next(each for each in sequences if each.committed() == batch.longest)
+            self._refuse_long_row(whose.rid, batch.longest)
         table = self.rows.req_to_token
         last_loc = table[batch.rows, batch.seq_lens - 2].long()
         slots = self.allocator.alloc_decode(
@@ -99,6 +106,7 @@ class PoolMemory:
         return self.rows.req_to_token[sequence.row, start:stop].long()
 
     def write_row(self, sequence: Request, start: int, slots: Tensor) -> None:
+        self._refuse_long_row(sequence.rid, start + len(slots))
         self.rows.req_to_token[sequence.row, start : start + len(slots)] = slots.int()
 
     def free(self, slots: Tensor) -> None:
@@ -109,6 +117,11 @@ class PoolMemory:
 
     def free_group_end(self) -> None:
         self.allocator.free_group_end()
+
+    def _refuse_long_row(self, rid: str, num_positions: int) -> None:
+        """Broken before positions are written that would lie in another row."""
+        if num_positions > self.rows.max_context_len:
+            raise long_row(rid, num_positions, self.rows.max_context_len)
 
     def _shortage(self, allocated_lens: Tensor, seq_lens: Tensor) -> OutOfSlots:
         """The tokens of whole pages that these lengths, [batch] each, are short of."""
@@ -129,9 +142,11 @@ class DecodingRows:
         # committed counts the coming token already
         self.seq_lens_cpu = torch.tensor([s.committed() - 1 for s in sequences], dtype=torch.int64)
         self.seq_lens = self.seq_lens_cpu.to(device)
+        self.longest = int(self.seq_lens_cpu.max()) if len(self.rows) else 0
 
     def grow(self) -> None:
         """One token more for each request."""
+        self.longest += 1
         self.seq_lens_cpu = self.seq_lens_cpu + 1
         if self.seq_lens.device.type == "cpu":
             self.seq_lens = self.seq_lens_cpu

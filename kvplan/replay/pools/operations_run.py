@@ -9,16 +9,16 @@ from kvplan.errors import InputError, TraceError
 from kvplan.kernels.compiled import compile_counts
 from kvplan.pools.build import build
 from kvplan.replay import checks
-from kvplan.replay.checks import Check
+from kvplan.replay.checks import Check, stopped_at
 from kvplan.replay.outcome import Outcome
-from kvplan.replay.pools.assembly import Assembly, assemble
+from kvplan.replay.pools.assembly import Assembly, assemble, blank
 from kvplan.replay.pools.devices import one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.played_use import Level, levels_of
 from kvplan.replay.pools.ranks import part_of
 from kvplan.replay.pools.recording import OPERATIONS, header_of, write_prefix
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
-from kvplan.replay.pools.verified import broken_checks, bytes_check, held, witness_checks
+from kvplan.replay.pools.verified import bytes_check, held, witness_checks
 from kvplan.replay.result import ReplayResult, Spread
 from kvplan.replay.server import Server
 from kvplan.replay.settings import server_of
@@ -77,7 +77,7 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> tupl
             if played.broken is not None and options.shrink:
                 shrunk = shortest(
                     lambda: open_events(path),
-                    lambda: assemble(server, pools, place, options, played=True),
+                    lambda: assemble(server, blank(pools), place, options, played=True),
                     session.stop,
                 )
     except TraceError as error:
@@ -120,7 +120,7 @@ def refuse_other_pools(header: dict[str, object], server: Server, path: Path) ->
 def operation_checks(bytes_: Check, played: Played, assembly: Assembly) -> tuple[Check, ...]:
     """The checks of played operations; there is no prediction to compare with."""
     if played.broken is not None:
-        return broken_checks(played.broken, bytes_)
+        return stopped_at(played.broken, (bytes_,))
     served = held(checks.SERVED, f"{played.num_operations:,} operations")
     made = witness_checks(assembly.auditor, assembly.reserve, assembly.stamper)
     return (bytes_, served, *made, checks.not_checked(checks.PEAKS, NO_SCHEDULER))

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from kvplan.errors import OutOfSlots, TraceError
-from kvplan.replay import checks
-from kvplan.replay.checks import Broken
 from kvplan.replay.keys import OwnKey
 from kvplan.replay.pools.sliding import SlidingPoolMemory
 from kvplan.replay.pools.states import StatePoolMemory
@@ -88,7 +86,6 @@ class Player:
         self._memory = memory
         self._pages = Pages(memory.page_size)
         self._device = memory.inner.allocator.device
-        self._row_width = memory.inner.rows.req_to_token.shape[1]
         self._sequences: dict[str, Sequence] = {}
         self._cached: list[str] = []  # requests that left tokens behind, the first first
         self._states: dict[int, Tensor] = {}
@@ -124,7 +121,6 @@ class Player:
         for name, prefix in zip(operation.requests, prefixes, strict=True):
             sequence = Sequence(name, OwnKey(), 0, 0, 0, self._no_lock)
             slots = self._tensor(self._pages.slots(prefix))
-            self._refuse_long_row(name, len(slots))
             self._memory.open_row(sequence, [slots] if len(slots) else [])
             sequence.commit(len(slots))
             self._sequences[name] = sequence
@@ -139,7 +135,6 @@ class Player:
                     f"request '{name}' starts behind {prefix_len} cached tokens, and no"
                     " 'prefixes' of its alloc says whose"
                 )
-            self._refuse_long_row(name, seq_len)
             parts.append(Part(sequence, prefix_len, seq_len, is_middle=False))
         self._memory.extend(parts)
         for part in parts:
@@ -149,29 +144,17 @@ class Player:
         sequences = [self._sequences[name] for name in operation.requests]
         for sequence in sequences:
             sequence.commit(sequence.committed() + 1)
-            self._refuse_long_row(sequence.rid, sequence.committed())
         self._memory.decode(sequences, 0)
 
     def _reserve(self, operation: Reserve) -> None:
         sequences = [self._sequences[name] for name in operation.requests]
         for sequence, seq_len in zip(sequences, operation.seq_lens, strict=True):
             sequence.commit(seq_len)
-            self._refuse_long_row(sequence.rid, sequence.allocated())
         self._memory.reserve(sequences, 0)
 
     def _follow(self, operation: Follow) -> None:
         slots = self._tensor(self._pages.slots(operation.spans))
-        self._refuse_long_row(operation.request, operation.start + len(slots))
         self._memory.write_row(self._sequences[operation.request], operation.start, slots)
-
-    def _refuse_long_row(self, name: str, num_positions: int) -> None:
-        """Broken before positions are written that would lie in another row."""
-        if num_positions > self._row_width:
-            raise Broken(
-                checks.RESERVE,
-                f"{num_positions:,} positions are asked for in a row of {self._row_width:,}",
-                request=name,
-            )
 
     def _release(self, operation: Release) -> None:
         if not self._grouped:

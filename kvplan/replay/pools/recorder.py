@@ -68,6 +68,10 @@ class Recorder(Watcher):
                     Extend(requests=names, prefix_lens=starts, seq_lens=stops, step=self._step)
                 )
 
+    def refused(self, growth: Growth) -> None:
+        """Played again it fails again."""
+        self.grown(growth)
+
     def rewritten(self, tenancy: Tenancy, start: int, slots: Tensor) -> None:
         spans = self._books.spans(slots)
         # what the request was given itself stands in its row already

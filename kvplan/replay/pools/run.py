@@ -11,12 +11,13 @@ import msgspec
 from kvplan.kernels.compiled import compile_counts
 from kvplan.pools.build import Pools, build
 from kvplan.replay import checks
-from kvplan.replay.checks import Check
+from kvplan.replay.checks import Check, stopped_at
+from kvplan.replay.measured import Measured
 from kvplan.replay.outcome import Outcome
-from kvplan.replay.pools.assembly import Assembly, assemble
+from kvplan.replay.pools.assembly import Assembly, assemble, blank
 from kvplan.replay.pools.devices import Place, one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
-from kvplan.replay.pools.measure import Measured, measure
+from kvplan.replay.pools.measure import measure
 from kvplan.replay.pools.ranks import Part, common_tokens, everyone, joined, part_of
 from kvplan.replay.pools.recording import (
     OPERATIONS,
@@ -29,16 +30,13 @@ from kvplan.replay.pools.shrink import shortest
 from kvplan.replay.pools.snapshot import Snapshot
 from kvplan.replay.pools.verified import (
     agreement_check,
-    broken_checks,
     bytes_check,
     peaks_check,
     witness_checks,
 )
-from kvplan.replay.result import ReplayResult
-from kvplan.replay.run import replay
 from kvplan.replay.server import Server
 from kvplan.replay.settings import server_of
-from kvplan.replay.trace import PoolOptions, Session, num_served
+from kvplan.replay.trace import PoolOptions, Session, measured_counts, num_served
 from kvplan.replay.workloads.events import open_events
 from kvplan.replay.workloads.summary import Watch
 from kvplan.replay.workloads.workload import Workload
@@ -92,19 +90,23 @@ class Trial:
         start = time.perf_counter()
         predicted = self._predict(watched=not stores)
         base = Outcome(
-            result=predicted,
+            result=predicted.result,
             engine="pools",
             device=place.name,
             kv_scale=options.kv_scale,
             rank=part.rank,
             num_ranks=part.num_ranks,
+            violation=predicted.violation,
             wall_s=time.perf_counter() - start,
         )
         # on meta no step follows that the ranks would have to agree on
-        if not (everyone(part, place.device, predicted.complete) if stores else predicted.complete):
+        goes_on = not predicted.was_stopped
+        if not (everyone(part, place.device, goes_on) if stores else goes_on):
             base = msgspec.structs.replace(base, engine="accounting", device=None, kv_scale=False)
             return unused(base, "stopped before the pools were built")
         pools, bytes_ = self._build()
+        if not stores and predicted.broken is not None:
+            return msgspec.structs.replace(base, checks=stopped_at(predicted.broken, (bytes_,)))
         if not stores:
             return unused(base, "on meta nothing is stored", bytes_)
         tokens = common_tokens(self._session.plan, part, place.device)
@@ -125,17 +127,11 @@ class Trial:
             wall_s=time.perf_counter() - start,
         )
 
-    def _predict(self, *, watched: bool) -> ReplayResult:
+    def _predict(self, *, watched: bool) -> Measured:
         """What counts alone say."""
         session, workload = self._session, self._workload
-        return replay(
-            session.plan,
-            self._watch.watched(iter(workload)) if watched else iter(workload),
-            session.options,
-            observers=session.observers,
-            stop=session.stop,
-            total=num_served(session, len(workload)),
-        )
+        requests = self._watch.watched(iter(workload)) if watched else iter(workload)
+        return measured_counts(session, requests, num_served(session, len(workload)))
 
     def _build(self) -> tuple[Pools, Check]:
         """This rank's pools, and whether they take the planned bytes."""
@@ -152,9 +148,7 @@ class Trial:
         cuda = cuda_bytes(pools, counts, cuda_counts(device)) if on_cuda else None
         return pools, bytes_check(plan, pools, part.pp_rank, cuda)
 
-    def _measure(
-        self, predicted: ReplayResult, pools: Pools
-    ) -> tuple[Measured, Assembly, int | None]:
+    def _measure(self, predicted: Measured, pools: Pools) -> tuple[Measured, Assembly, int | None]:
         """The replay itself, with what is recorded of it."""
         session, options, shrunk = self._session, self._options, None
         server = server_of(session.plan, session.options.choices)
@@ -164,7 +158,7 @@ class Trial:
             assembly = assemble(
                 server, pools, self._place, options, write, self._part, session.stop
             )
-            peak = Snapshot(assembly.memory, session.launch, predicted.pools[0].peak_step)
+            peak = Snapshot(assembly.memory, session.launch, predicted.result.pools[0].peak_step)
             measured = measure(
                 session,
                 server,
@@ -180,7 +174,7 @@ class Trial:
                 if measured.broken is not None and options.shrink:
                     shrunk = shrink(
                         made,
-                        lambda: assemble(server, pools, self._place, options, played=True),
+                        lambda: assemble(server, blank(pools), self._place, options, played=True),
                         session.stop,
                     )
         if options.record is not None and peak.state is not None:
@@ -220,13 +214,13 @@ def wants_state(options: PoolOptions) -> bool:
 
 
 def all_checks(
-    bytes_: Check, predicted: ReplayResult, measured: Measured, assembly: Assembly
+    bytes_: Check, predicted: Measured, measured: Measured, assembly: Assembly
 ) -> tuple[Check, ...]:
     """The six checks of a replay over pools."""
     result, broken = measured
     if broken is not None:
-        return broken_checks(broken, bytes_)
+        return stopped_at(broken, (bytes_,))
     made = witness_checks(assembly.auditor, assembly.reserve, assembly.stamper)
     if result.complete:
-        return (bytes_, *made, peaks_check(predicted, result))
+        return (bytes_, *made, peaks_check(predicted.result, result))
     return (bytes_, *made, checks.not_checked(checks.PEAKS, "the replay was stopped"))

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from kvplan.errors import OutOfSlots, PoolError, ReplayViolation, TraceError
-from kvplan.replay import checks
-from kvplan.replay.checks import Broken
+from kvplan.errors import PoolError, ReplayViolation, TraceError
+from kvplan.replay.checks import Broken, broken_by
 from kvplan.replay.pools.assembly import Assembly
 from kvplan.replay.pools.player import Player
 from kvplan.replay.workloads.operations import Operation
@@ -63,10 +62,8 @@ def play(
         except Broken as broken:
             return Played(number, step, sound, broken)
         except (ReplayViolation, PoolError) as error:
-            check = checks.SERVED if isinstance(error, OutOfSlots) else checks.OWNERS
-            return Played(
-                number, step, sound, Broken(check, f"operation {number}: {error.problem}")
-            )
+            check, problem = broken_by(error).check, f"operation {number}: {error.problem}"
+            return Played(number, step, sound, Broken(check, problem))
         if stop is not None and not player.between_releases and stop():
             stopped = True
             break

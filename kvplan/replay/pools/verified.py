@@ -87,16 +87,6 @@ def agreement_check(
     )
 
 
-def broken_checks(broken: Broken, bytes_: Check) -> tuple[Check, ...]:
-    """All checks of a replay that stopped at a violation."""
-    others = [name for name in checks.ALL if name not in (checks.BYTES, broken.check)]
-    return (
-        bytes_,
-        Check(name=broken.check, state="broken", text=broken.problem),
-        *(checks.not_checked(name, "the replay stopped at the violation") for name in others),
-    )
-
-
 def judged(name: str, wrong: list[str], text: str) -> Check:
     """Held with its text, or broken with the first things that are wrong."""
     if not wrong:

@@ -7,9 +7,11 @@ from time import perf_counter_ns
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kvplan.errors import KvplanError
 from kvplan.replay.pools.latency import Latencies
 from kvplan.replay.pools.memory import PoolMemory
 from kvplan.replay.pools.sliding import SlidingPoolMemory
@@ -19,6 +21,7 @@ from kvplan.replay.sequence import Sequence as Request
 from kvplan.replay.workloads.operations import Side
 
 Ints = NDArray[np.int64]
+Kind = Literal["extend", "decode", "reserve"]
 
 
 class Tenancy(NamedTuple):
@@ -35,7 +38,7 @@ class Growth(NamedTuple):
     `slots` are on the host; `device_slots` are the same where they were handed out.
     """
 
-    kind: Literal["extend", "decode", "reserve"]
+    kind: Kind
     tenancies: list[Tenancy]
     rows: Ints
     numbers: Ints
@@ -72,6 +75,9 @@ class Watcher:
 
     def grown(self, growth: Growth) -> None:
         """Rows got new slots."""
+
+    def refused(self, growth: Growth) -> None:
+        """Rows were to grow so and the memory refused it; there are no slots."""
 
     def rewritten(self, tenancy: Tenancy, start: int, slots: Tensor) -> None:
         """A row follows the slots of the prefix cache from a position on."""
@@ -151,14 +157,26 @@ class WatchedMemory:
 
     def extend(self, parts: Sequence[Part]) -> Tensor:
         start = perf_counter_ns()
-        slots = self.inner.extend(parts)
+        try:
+            slots = self.inner.extend(parts)
+        except KvplanError:
+            self._tell_of_refusal("extend", parts)
+            raise
         self.latencies.note("extend", perf_counter_ns() - start, len(slots))
         self._tell_of_parts("extend", parts, slots)
         return slots
 
     def decode(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         start = perf_counter_ns()
-        slots = self.inner.decode(sequences, num_new_pages)
+        try:
+            slots = self.inner.decode(sequences, num_new_pages)
+        except KvplanError:
+            lens = [each.committed() for each in sequences]
+            grown = zip(sequences, lens, strict=True)
+            self._tell_of_refusal(
+                "decode", [Part(each, stop - 1, stop, is_middle=False) for each, stop in grown]
+            )
+            raise
         self.latencies.note("decode", perf_counter_ns() - start, len(slots))
         if self.watchers:
             if self._batch.sequences is not sequences:
@@ -171,7 +189,11 @@ class WatchedMemory:
     def reserve(self, sequences: Collection[Request], num_new_pages: int) -> Tensor:
         parts = [Part(each, each.filled, each.allocated(), is_middle=False) for each in sequences]
         start = perf_counter_ns()
-        slots = self.inner.reserve(sequences, num_new_pages)
+        try:
+            slots = self.inner.reserve(sequences, num_new_pages)
+        except KvplanError:
+            self._tell_of_refusal("reserve", parts)
+            raise
         self.latencies.note("reserve", perf_counter_ns() - start, len(slots))
         self._tell_of_parts("reserve", parts, slots)
         return slots
@@ -238,13 +260,21 @@ class WatchedMemory:
     def _states(self) -> StatePoolMemory:
         return cast(StatePoolMemory, self.inner)
 
-    def _tell_of_parts(
-        self, kind: Literal["extend", "reserve"], parts: Sequence[Part], slots: Tensor
-    ) -> None:
+    def _tell_of_parts(self, kind: Kind, parts: Sequence[Part], slots: Tensor) -> None:
         if not self.watchers:
             return
+        growth = self._growth(kind, parts, slots)
+        for watcher in self.watchers:
+            watcher.grown(growth)
+
+    def _tell_of_refusal(self, kind: Kind, parts: Sequence[Part]) -> None:
+        growth = self._growth(kind, parts, torch.empty(0, dtype=torch.int64))
+        for watcher in self.watchers:
+            watcher.refused(growth)
+
+    def _growth(self, kind: Kind, parts: Sequence[Part], slots: Tensor) -> Growth:
         tenancies = [self.tenancies[part.sequence.row] for part in parts]
-        growth = Growth(
+        return Growth(
             kind=kind,
             tenancies=tenancies,
             rows=ints([part.sequence.row for part in parts]),
@@ -254,8 +284,6 @@ class WatchedMemory:
             slots=on_host(slots),
             device_slots=slots,
         )
-        for watcher in self.watchers:
-            watcher.grown(growth)
 
 
 class Batch:
