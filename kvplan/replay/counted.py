@@ -106,7 +106,7 @@ class CountedStateMemory(CountedMemory):
         super().__init__(num_tokens, page_size, num_rows)
         self.available_states = num_states
 
-    def alloc_state(self) -> Slots | None:
+    def alloc_state(self, rid: str | None) -> Slots | None:
         if not self.available_states:
             return None
         self.available_states -= 1

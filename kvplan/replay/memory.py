@@ -61,8 +61,8 @@ class StateMemory(KvMemory, Protocol):
     def available_states(self) -> int:
         """State slots that are free."""
 
-    def alloc_state(self) -> Slots | None:
-        """One state slot, or None."""
+    def alloc_state(self, rid: str | None) -> Slots | None:
+        """One state slot for a request, or None."""
 
     def free_states(self, slots: Slots) -> None:
         """Give state slots back."""

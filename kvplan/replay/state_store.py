@@ -93,7 +93,7 @@ class StateStore(KvStore):
     def _take_state(self, sequence: Sequence) -> Slots:
         if not self.memory.available_states:
             self.cache.evict_states(1)
-        state = self.memory.alloc_state()
+        state = self.memory.alloc_state(sequence.rid)
         if state is None:
             raise OutOfSlots(
                 f"no state slot is left for request '{sequence.rid}'",

@@ -191,7 +191,9 @@ def test_a_shrunk_prefix_fails_on_pools_that_nothing_else_was_played_on(kvplan, 
     operations = list(open_events(short))
     assert len(operations) == found["violation"]["shortest_failing_operations"]
 
-    assert traced(kvplan, *HYBRID, "--workload", short)["violation"]["slot"] == 12
+    again = traced(kvplan, *HYBRID, "--workload", short)["violation"]
+    assert again["slot"] == 12
+    assert again["request"] == found["violation"]["request"] is not None
     write_events(shorter, operations[:-1])
     assert kvplan(*HYBRID, "--workload", shorter, "-q")[0] == 0
 

@@ -14,7 +14,7 @@ from kvplan.pools.recurrent import StatePool
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken
 from kvplan.replay.pools.states import StatePoolMemory
-from kvplan.replay.pools.watched import Tenancy, Watcher
+from kvplan.replay.pools.watched import Watcher
 from kvplan.replay.sequence import Sequence as Request
 
 NUM_STAMPS = 251  # bf16 has every whole number up to 256
@@ -31,8 +31,8 @@ class PlanStateMemory(StatePoolMemory):
         super().open_row(sequence, prefix)
         self.map_states(sequence)
 
-    def alloc_state(self) -> Tensor | None:
-        slots = super().alloc_state()
+    def alloc_state(self, rid: str | None) -> Tensor | None:
+        slots = super().alloc_state(rid)
         if slots is not None:
             self.hybrid_rows.states.reset_slots(self.states.to_physical(slots))
         return slots
@@ -56,13 +56,14 @@ class StateBooks(Watcher):
         self._pool: StatePool = memory.hybrid_rows.states
         self.memory = memory
         self.taken = np.zeros(self._pool.size + 1, dtype=np.int64)  # number of the hand-out
-        self._names = [""] * (self._pool.size + 1)  # of the request that had it last
+        self._names: list[str | None] = [None] * (self._pool.size + 1)  # whose it was last
         self._num_taken = 0
 
-    def state_taken(self, slots: Tensor) -> None:
+    def state_taken(self, slots: Tensor, rid: str | None) -> None:
         slot = int(slots[0])
         if not 0 < slot < len(self.taken):
-            raise Broken(checks.OWNERS, f"state slot {slot} does not exist", slot=slot)
+            raise Broken(checks.OWNERS, f"state slot {slot} does not exist", request=rid, slot=slot)
+        self._names[slot] = rid
         if self.taken[slot]:
             raise self._broken(slot, f"state slot {slot} was handed out twice")
         physical = self.memory.states.to_physical(slots)
@@ -74,10 +75,6 @@ class StateBooks(Watcher):
         self.taken[slot] = self._num_taken
         for part in self._pool.slot_tensors():
             part.tensor.index_fill_(part.slot_axis, physical, stamp_of(self._num_taken))
-
-    def opened(self, tenancy: Tenancy, prefix: list[Tensor]) -> None:  # noqa: ARG002
-        for slots in tenancy.sequence.states:
-            self._names[int(slots[0])] = tenancy.name
 
     def states_freed(self, slots: Tensor) -> None:
         for slot in slots.tolist():
@@ -111,7 +108,7 @@ class StateBooks(Watcher):
                 raise Broken(
                     checks.STAMPS,
                     f"state slot {slot} does not read back what its owner wrote ({part.name})",
-                    request=self._names[slot] or None,
+                    request=self._names[slot],
                     slot=slot,
                 )
 
@@ -119,7 +116,7 @@ class StateBooks(Watcher):
         return self._pool.storage.device
 
     def _broken(self, slot: int, text: str) -> Broken:
-        return Broken(checks.OWNERS, text, request=self._names[slot] or None, slot=slot)
+        return Broken(checks.OWNERS, text, request=self._names[slot], slot=slot)
 
 
 def stamp_of(number: int) -> int:

@@ -173,7 +173,7 @@ class Player:
 
     def _take_state(self, operation: TakeState) -> None:
         self._refuse_states()
-        slots = self._memory.alloc_state()
+        slots = self._memory.alloc_state(operation.request)
         if slots is None:
             raise OutOfSlots("no state slot is left")
         self._states[operation.state] = slots

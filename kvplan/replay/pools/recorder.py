@@ -89,10 +89,10 @@ class Recorder(Watcher):
         books = self._books
         self._write(Move(kept=books.spans(kept), incoming=books.spans(incoming), step=self._step))
 
-    def state_taken(self, slots: Tensor) -> None:
+    def state_taken(self, slots: Tensor, rid: str | None) -> None:
         self._num_states += 1
         self._states[int(slots[0])] = self._num_states
-        self._write(TakeState(state=self._num_states, step=self._step))
+        self._write(TakeState(state=self._num_states, request=rid, step=self._step))
 
     def states_freed(self, slots: Tensor) -> None:
         states = tuple(self._states.pop(slot) for slot in slots.tolist())

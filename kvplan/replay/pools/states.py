@@ -23,7 +23,7 @@ class StatePoolMemory(PoolMemory):
     def available_states(self) -> int:
         return self.states.available_size()
 
-    def alloc_state(self) -> Tensor | None:
+    def alloc_state(self, rid: str | None) -> Tensor | None:  # noqa: ARG002
         return self.states.alloc(1)
 
     def free_states(self, slots: Tensor) -> None:

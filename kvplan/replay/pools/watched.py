@@ -91,8 +91,8 @@ class Watcher:
     def moved(self, kept: Tensor, incoming: Tensor) -> None:
         """The sliding slots of the incoming full slots stand beside the kept ones now."""
 
-    def state_taken(self, slots: Tensor) -> None:
-        """One slot of recurrent state went out."""
+    def state_taken(self, slots: Tensor, rid: str | None) -> None:
+        """One slot of recurrent state went out to a request."""
 
     def states_freed(self, slots: Tensor) -> None:
         """Slots of recurrent state are about to go back."""
@@ -225,11 +225,11 @@ class WatchedMemory:
         for watcher in self.watchers:
             watcher.moved(kept, incoming)
 
-    def alloc_state(self) -> Tensor | None:
-        slots = self._states().alloc_state()
+    def alloc_state(self, rid: str | None) -> Tensor | None:
+        slots = self._states().alloc_state(rid)
         if slots is not None:
             for watcher in self.watchers:
-                watcher.state_taken(slots)
+                watcher.state_taken(slots, rid)
         return slots
 
     def free_states(self, slots: Tensor) -> None:

@@ -81,9 +81,13 @@ class Move(Recorded, frozen=True, kw_only=True, tag="move"):
 
 
 class TakeState(Recorded, frozen=True, kw_only=True, tag="take_state"):
-    """One slot of recurrent state goes out; `state` is what later operations call it."""
+    """One slot of recurrent state goes out, to a request where one is named.
+
+    `state` is what later operations call it.
+    """
 
     state: Length
+    request: str | None = None
 
 
 class FreeStates(Recorded, frozen=True, kw_only=True, tag="free_states"):
