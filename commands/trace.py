@@ -70,7 +70,7 @@ def trace(
     shrink: own.Shrink = False,
     live: own.Live = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    output: own.Output = None,
+    output: own.Outputs = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
 ) -> None:
@@ -93,7 +93,8 @@ def trace(
             seed=seed,
         ),
     )
-    own.check_files(arrivals.path, output, record)
+    outputs = tuple(output or ())
+    own.check_files(arrivals.path, outputs, record)
     refuse_waits(conditions, arrivals)
     assumptions = own.assumptions(max_new, tpot, prefill_rate)
     memory = options.memory_inputs(free_before, free_after, weights_gib, host_free_gib)
@@ -105,7 +106,7 @@ def trace(
     choices = launch_choices(asked.scheduling, accept_len)
     planned = plan(asked.launch)
     if not planned.starts:
-        refuse(planned, json=json, output=output, quiet=quiet, color=not no_color)
+        refuse(planned, json=json, outputs=outputs, quiet=quiet, color=not no_color)
     assert isinstance(planned.outcome, Plan)
     replay_options = ReplayOptions(assumptions=assumptions, choices=choices, limit=limit)
     with stoppable(*polite_ends()) as stop, screen(live, color=not no_color) as watching:
@@ -116,6 +117,7 @@ def trace(
         leave(traced.outcome)
     supplied = supplied_notes(arrivals.options)
     notes = (*planned.estimate.assumed, *supplied, *session_notes(session, traced))
+    unwritten = not_written(traced, record, outputs, shrink=shrink)
     report = trace_report(
         traced.outcome,
         planned.outcome,
@@ -128,10 +130,12 @@ def trace(
             *planned.outcome.resolved.warnings,
             *asked.warnings,
             *not_modelled(asked.scheduling),
-            *not_written(traced, record, shrink=shrink),
+            *unwritten,
         ),
     )
-    show(report, json=json, output=output, quiet=quiet, color=not no_color)
+    show(report, json=json, outputs=outputs, quiet=quiet, color=not no_color)
+    for text in unwritten if quiet else ():
+        print(text, file=sys.stderr)
     if traced.outcome.was_stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report["verdict"]["passes"] else 1)
@@ -147,7 +151,9 @@ def refuse_waits(conditions: tuple[Condition, ...], arrivals: Arrivals) -> None:
         )
 
 
-def not_written(traced: Traced, record: Path | None, *, shrink: bool) -> tuple[str, ...]:
+def not_written(
+    traced: Traced, record: Path | None, outputs: tuple[Path, ...], *, shrink: bool
+) -> tuple[str, ...]:
     """What was asked for and there was nothing to write of."""
     outcome, found = traced.outcome, []
     if record is not None and outcome.reserve is None:
@@ -156,6 +162,9 @@ def not_written(traced: Traced, record: Path | None, *, shrink: bool) -> tuple[s
         found.append("nothing failed: there was nothing to shrink")
     elif shrink and outcome.shrunk is None:
         found.append("nothing was shrunk: the operations by themselves were not seen to fail")
+    if traced.workload is None:
+        tables = [each for each in outputs if each.suffix == ".csv"]
+        found += [f"'{each}' has a header alone: operations have no times" for each in tables]
     return tuple(found)
 
 
@@ -165,7 +174,7 @@ def polite_ends() -> tuple[signal.Signals, ...]:
 
 
 def refuse(
-    planned: Planned, *, json: bool, output: Path | None, quiet: bool, color: bool
+    planned: Planned, *, json: bool, outputs: tuple[Path, ...], quiet: bool, color: bool
 ) -> NoReturn:
     """The answer for a launch that does not start; the first of several ranks gives it."""
     if rank_here():
@@ -173,10 +182,11 @@ def refuse(
     from kvplan.report.replay_refusal import refusal_report
 
     report = refusal_report(planned)
-    if output is not None and output.suffix == ".json":
-        write_file(output, json_text(report), suffixes=own.OUTPUTS)
-    elif output is not None:
-        print(f"'{output}' is not written: there was no replay", file=sys.stderr)
+    for output in outputs:
+        if output.suffix == ".json":
+            write_file(output, json_text(report), suffixes=own.OUTPUTS)
+        else:
+            print(f"'{output}' is not written: there was no replay", file=sys.stderr)
     if json:
         write_json(report)
     else:
@@ -205,14 +215,15 @@ def session_notes(session: Session, traced: Traced) -> tuple[str, ...]:
     if traced.workload is None:
         return assumed_of_operations(session.plan)
     server = traced.outcome.result.server
-    return assumed(session.plan, server, session.options.assumptions, hashed=traced.hashed)
+    assumptions = session.options.assumptions
+    return assumed(session.plan, server, assumptions, traced.workload, hashed=traced.hashed)
 
 
 def show(
-    report: dict[str, Any], *, json: bool, output: Path | None, quiet: bool, color: bool
+    report: dict[str, Any], *, json: bool, outputs: tuple[Path, ...], quiet: bool, color: bool
 ) -> None:
     """The report in the forms that were asked for."""
-    if output is not None:
+    for output in outputs:
         write_file(output, written(report, output.suffix), suffixes=own.OUTPUTS)
     if json:
         write_json(report)

@@ -76,8 +76,9 @@ Live = Annotated[
     bool | None,
     typer.Option("--live/--no-live", help="Progress on stderr; default: on a terminal."),
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", help="Write the report: .json, .csv or .html.")
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option("--output", help="Write the report: .json, .csv or .html; may be repeated."),
 ]
 Record = Annotated[
     Path | None,
@@ -167,7 +168,7 @@ def wish(text: str) -> int | Literal["exact", "context"]:
     if not digits.isdecimal() or len(digits) > 9:
         raise InputError(
             f"--max-new '{text}' is no number of tokens",
-            hint="exact, context, or a whole number, e.g. 512",
+            hint="exact, context, or a whole number: --max-new 512",
         )
     return int(digits)
 
@@ -178,13 +179,19 @@ def one_of(flag: str, value: str, known: Sequence[str]) -> None:
         raise InputError(f"{flag} '{value}' is unknown", hint=did_you_mean(value, known))
 
 
-def check_files(workload: Path, output: Path | None, record: Path | None) -> None:
-    """Refuse names that could not be written, or would overwrite the workload."""
-    for flag, path, suffixes in (("--output", output, OUTPUTS), ("--record", record, RECORDS)):
-        if path is None:
-            continue
+def check_files(workload: Path, outputs: Sequence[Path], record: Path | None) -> None:
+    """Refuse names that could not be written, stand twice, or would overwrite the workload."""
+    named: list[tuple[str, Path, Sequence[str]]] = []
+    named += [("--output", path, OUTPUTS) for path in outputs]
+    named += [("--record", record, RECORDS)] if record is not None else []
+    writers: dict[Path, str] = {}
+    for flag, path, suffixes in named:
         check_output(path, suffixes)
-        if path.resolve() == workload.resolve():
+        whole = path.resolve()
+        if whole == workload.resolve():
             raise InputError(f"{flag} would overwrite the workload '{path}'", hint="name another")
-    if output is not None and record is not None and output.resolve() == record.resolve():
-        raise InputError(f"--output and --record both name '{output}'", hint="give each its own")
+        if whole in writers:
+            raise InputError(
+                f"{writers[whole]} and {flag} both name '{path}'", hint="give each its own"
+            )
+        writers[whole] = flag

@@ -50,7 +50,7 @@ def show_occupancy(report: dict[str, Any], out: Any) -> None:
     pool, line = report["pools"][0], report["timeline"]
     if not line["used"]:
         return
-    parts = shares(line["t_s"], line["used"], pool["capacity"], BAR_WIDTH)
+    parts = shares(line, pool["capacity"], BAR_WIDTH)
     bars = "".join(BARS[min(8, -int(-share * 8 // 1))] for share in parts)
     out.print(f"  {pool['name']} used |{bars}| of {pool['capacity']:,}")
     out.print()
@@ -99,7 +99,9 @@ def schedule_figures(report: dict[str, Any]) -> list[tuple[str, str]]:
     counts = f"{steps['total']:,}: {steps['prefill']:,} prefill, {steps['decode']:,} decode"
     if blank := steps["total"] - steps["prefill"] - steps["decode"]:
         counts += f", {blank:,} that launched nothing"
-    return [*lines, ("pages", pages_line(report["pages"])), ("steps", counts)]
+    if report["pages"]["page_size"] > 1:
+        lines.append(("pages", pages_line(report["pages"])))
+    return [*lines, ("steps", counts)]
 
 
 def requests_line(requests: dict[str, Any]) -> str:
@@ -117,9 +119,9 @@ def requests_line(requests: dict[str, Any]) -> str:
 
 def queue_line(queue: dict[str, Any]) -> str:
     waited = queue["wait_s"]
-    shown = " · ".join(f"{name} {waited[name]:,.3f}" for name in ("p50", "p95", "p99", "max"))
+    shown = " · ".join(f"{name} {waited[name]:,.3f} s" for name in ("p50", "p95", "p99", "max"))
     return (
-        f"waited {shown} s; at most {queue['peak_waiting']:,} waiting,"
+        f"waited {shown}; at most {queue['peak_waiting']:,} waiting,"
         f" {queue['peak_running']:,} running"
     )
 
@@ -136,7 +138,7 @@ def prefix_line(prefix: dict[str, Any]) -> str:
 
 def pages_line(pages: dict[str, Any]) -> str:
     return (
-        f"of {counted(pages['page_size'], 'token')}: {pages['wasted_tokens_per_request']:,.1f} unused a"
+        f"of {pages['page_size']:,} tokens: {pages['wasted_tokens_per_request']:,.1f} unused a"
         f" request at its end, about {pages['peak_wasted_tokens']:,} at once at most"
     )
 

@@ -18,11 +18,13 @@ FIRST_INTERVAL_NS = 10_000_000
 class Point(msgspec.Struct):
     """An interval of time: the most used, running and waiting in it; the rest as it began.
 
+    Its last step ended at `end_ns`; up to the next point nothing ran from there on.
     `used` and what was `cached` beside it are tokens of the KV pool (the full side), `sliding` of
     the sliding side, `states` slots of recurrent state.
     """
 
     t_ns: int
+    end_ns: int
     used: int
     cached: int
     running: int
@@ -51,9 +53,10 @@ class Timeline:
     def see(self, turn: Turn) -> None:
         """Take in the state in which a turn ended."""
         if turn.start_ns >= self._until_ns:
-            self._open(turn.start_ns)
+            self._open(turn)
             return
         point, used = self.points[-1], self._kv.used
+        point.end_ns = turn.start_ns + turn.duration_ns
         if used > point.used:
             point.used, point.cached = used, self._replay.store.cache.evictable
         num_running = len(self._running.sequences)
@@ -62,12 +65,14 @@ class Timeline:
         if (waiting := self._waiting.requests) and len(waiting) > point.waiting:
             point.waiting = len(waiting)
 
-    def _open(self, now_ns: int) -> None:
+    def _open(self, turn: Turn) -> None:
+        now_ns = turn.start_ns
         store, running = self._replay.store, self._running.sequences
         self._until_ns = self._end_of(now_ns)
         self.points.append(
             Point(
                 t_ns=now_ns,
+                end_ns=now_ns + turn.duration_ns,
                 used=self._kv.used,
                 cached=store.cache.evictable,
                 running=len(running),
@@ -110,6 +115,7 @@ def joined(first: Point, second: Point) -> Point:
     fuller = second if second.used > first.used else first
     return msgspec.structs.replace(
         first,
+        end_ns=second.end_ns,
         used=fuller.used,
         cached=fuller.cached,
         running=max(first.running, second.running),

@@ -166,7 +166,7 @@ def trace_counts(session: Session, requests: Iterable[Request], total: int) -> O
     """Replay over counts: no pool exists, so nothing on them is verified."""
     start = time.perf_counter()
     found = measured_counts(session, requests, total)
-    reason = "counts alone: --engine pools builds what could break it"
+    reason = "no pools were built (--engine pools builds them)"
     return Outcome(
         result=found.result,
         engine="accounting",

@@ -7,15 +7,21 @@ from collections.abc import Iterator
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.server import Server
 from kvplan.replay.workloads.options import ReadOptions
+from kvplan.replay.workloads.summary import WorkloadSummary
 from kvplan.sizing.plan import Plan
 
 
 def assumed(
-    plan: Plan, server: Server, assumptions: Assumptions, *, hashed: bool
+    plan: Plan,
+    server: Server,
+    assumptions: Assumptions,
+    workload: WorkloadSummary,
+    *,
+    hashed: bool,
 ) -> tuple[str, ...]:
     """Assumptions about clients, steps and sharing, then what is not modelled of this launch."""
     return (
-        *client_notes(assumptions),
+        *client_notes(assumptions, workload),
         *draft_notes(server),
         *sharing_notes(hashed=hashed),
         *launch_notes(plan),
@@ -27,15 +33,19 @@ def assumed_of_operations(plan: Plan) -> tuple[str, ...]:
     return tuple(launch_notes(plan))
 
 
-def client_notes(assumptions: Assumptions) -> Iterator[str]:
+def client_notes(assumptions: Assumptions, workload: WorkloadSummary) -> Iterator[str]:
     """Wishes and step times."""
-    wish = assumptions.max_new
-    if wish == "exact":
-        yield "clients ask for exactly the tokens they got, where the trace does not say (--max-new)"
-    elif wish == "context":
-        yield "clients ask for as much as the context holds (--max-new)"
-    else:
-        yield f"clients ask for {wish:,} new tokens (--max-new)"
+    wish, said = assumptions.max_new, workload.with_max_new
+    if said:
+        yield f"{said:,} requests ask for the new tokens that the workload says, whatever --max-new is"
+    if said < workload.input.count:
+        rest = "clients" if not said else "the others"
+        if wish == "exact":
+            yield f"{rest} ask for exactly the tokens they got (--max-new)"
+        elif wish == "context":
+            yield f"{rest} ask for as much as the context holds (--max-new)"
+        else:
+            yield f"{rest} ask for {wish:,} new tokens (--max-new)"
     yield f"a decode step takes {assumptions.decode_ns / 1e6:g} ms (--tpot)"
     yield f"prefill computes {assumptions.prefill_tokens_per_s:,} tokens a second (--prefill-rate)"
 

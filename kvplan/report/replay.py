@@ -13,7 +13,7 @@ from kvplan.replay.outcome import Latency, Outcome
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
-from kvplan.report.replay_remedies import remedies_report, without_remedy
+from kvplan.report.replay_remedies import LONG_WAIT_NS, remedies_report, without_remedy
 from kvplan.sizing.plan import Plan
 
 SCHEMA = "kvplan.trace/1"
@@ -43,10 +43,10 @@ def trace_report(
         "schema": SCHEMA,
         "verdict": {
             "fits": result.fits and outcome.violation is None,
-            "passes": not failed,
+            "passes": not failed and not outcome.was_stopped,
             "complete": result.complete,
             "failed": failed,
-            "text": verdict(outcome, failed),
+            "text": verdict(outcome, failed, scheduled=scheduled),
         },
         "launch": launch_report(plan, outcome),
         "source": source,
@@ -69,18 +69,25 @@ def trace_report(
     }
 
 
-def verdict(outcome: Outcome, failed: list[str]) -> str:
-    """One line: whether the workload fits the pools, and by how much."""
+def verdict(outcome: Outcome, failed: list[str], *, scheduled: bool = True) -> str:
+    """One line: whether the workload fits the pools, and by how much.
+
+    Operations, which are played as they stand, only show that nothing broke.
+    """
     result = outcome.result
     if outcome.violation is not None:
         return f"broken: {outcome.violation.check}: {outcome.violation.sentence()}"
     fullest = result.fullest
     peak = f"peak {fullest.share:.0%} of {fullest.capacity:,} {fullest.unit}"
     peak += f" ({fullest.name})" if len(result.pools) > 2 else ""
-    if result.fits:
+    if not scheduled:
+        text = f"{result.num_steps:,} operations played, nothing broken; {peak}"
+    elif result.fits:
         text = f"fits, {peak}"
     else:
         text = f"does not fit: {', '.join(troubles(result))}; {peak}"
+    if result.wait_ns.p99 >= LONG_WAIT_NS:
+        text += f"; requests wait up to {result.wait_ns.max / NS_PER_S:,.0f} s"
     others = [name for name in failed if name not in COUNTED]
     if not result.fits and not failed:
         text += "; --fail-on lets that pass"
@@ -125,7 +132,6 @@ def launch_report(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "model": plan.model.name,
         "gpu": plan.gpu.name,
         "server": server,
-        "row_width": plan.reserves.row_width,
         "engine": outcome.engine,
         "device": outcome.device,
         "kv_scale": outcome.kv_scale,
@@ -237,20 +243,28 @@ def latency_report(latency: Latency) -> dict[str, Any]:
 
 def timeline_report(points: tuple[Point, ...]) -> dict[str, list[Any]]:
     """Columns over time; times in seconds."""
-    columns: dict[str, list[Any]] = {"t_s": [round(point.t_ns / NS_PER_S, 3) for point in points]}
-    for name in Point.__struct_fields__[1:]:
+    columns: dict[str, list[Any]] = {
+        "t_s": [round(point.t_ns / NS_PER_S, 3) for point in points],
+        "end_s": [round(point.end_ns / NS_PER_S, 3) for point in points],
+    }
+    for name in Point.__struct_fields__[2:]:
         columns[name] = [getattr(point, name) for point in points]
     return columns
 
 
-def shares(times_s: list[float], values: list[int], capacity: int, width: int) -> list[float]:
-    """A column of the timeline as `width` shares of a capacity, the largest of each part of the time.
+def shares(line: dict[str, list[Any]], capacity: int, width: int) -> list[float]:
+    """The used tokens of a timeline as `width` shares of a capacity, the largest of each part of the time.
 
     Parts in which nothing ran are empty; fewer points than parts in all are a part each.
     """
-    span = times_s[-1] - times_s[0] if times_s else 0.0
+    times_s, values = line["t_s"], line["used"]
+    start_s, span_s = (times_s[0], line["end_s"][-1] - times_s[0]) if times_s else (0.0, 0.0)
     parts = [0.0] * min(width, len(values))
-    for at, value in zip(times_s, values, strict=True):
-        part = min(len(parts) - 1, int((at - times_s[0]) / span * len(parts))) if span else 0
-        parts[part] = max(parts[part], value / capacity)
+
+    def part_at(time_s: float) -> int:
+        return min(len(parts) - 1, int((time_s - start_s) / span_s * len(parts))) if span_s else 0
+
+    for at_s, end_s, value in zip(times_s, line["end_s"], values, strict=True):
+        for part in range(part_at(at_s), part_at(end_s) + 1):
+            parts[part] = max(parts[part], value / capacity)
     return parts

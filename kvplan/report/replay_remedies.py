@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
+from kvplan.replay.assumptions import NS_PER_S
 from kvplan.replay.result import ReplayResult
-from kvplan.sizing.limits import Remedy, token_remedies
+from kvplan.sizing.limits import Remedy, request_limits, token_remedies
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.replan import replanned
+
+LONG_WAIT_NS = 10 * NS_PER_S  # where one request in a hundred waits so long, the verdict says it
 
 
 def remedies_report(plan: Plan, result: ReplayResult) -> list[dict[str, Any]]:
@@ -23,12 +26,14 @@ def remedies_report(plan: Plan, result: ReplayResult) -> list[dict[str, Any]]:
 
 def without_remedy(plan: Plan, result: ReplayResult) -> list[str]:
     """What was short and no flag raises, in words."""
+    server = result.server
     limits = {
-        "context": f"the model's own context of {result.server.context_len:,}",
-        "tokens": f"the KV pool of {result.server.num_tokens:,}",
+        "context": f"the model's own context of {server.context_len:,} tokens",
+        "tokens": f"the KV pool of {server.num_tokens:,} tokens",
+        "running requests": f"the limit of {server.max_running_requests:,} running requests",
     }
     return [
-        f"no flag raises {limits[name]} tokens, which this workload exceeds"
+        f"no flag raises {limits[name]}, which this workload exceeds"
         for name, remedies in short_limits(plan, result).items()
         if not remedies
     ]
@@ -39,12 +44,22 @@ def short_limits(plan: Plan, result: ReplayResult) -> dict[str, tuple[Remedy, ..
     server = result.server
     # a prompt is too long for one limit alone, the lower one
     too_long, context_is_lower = bool(result.rejections), server.context_len <= server.num_tokens
+    waits = result.wait_ns.p99 >= LONG_WAIT_NS
+    rows_were_full = result.peak_running == server.max_running_requests
+    short = result.num_retractions or result.num_aborted or (waits and not rows_were_full)
     found = {}
-    if result.num_retractions or result.num_aborted or (too_long and not context_is_lower):
+    if short or (too_long and not context_is_lower):
         found["tokens"] = token_remedies(plan)
     if too_long and context_is_lower:
         found["context"] = context_remedies(plan)
+    if waits and rows_were_full:
+        found["running requests"] = running_remedies(plan)
     return found
+
+
+def running_remedies(plan: Plan) -> tuple[Remedy, ...]:
+    """What raises the bound on running requests that binds."""
+    return next(limit.remedies for limit in request_limits(plan) if limit.binds)
 
 
 def context_remedies(plan: Plan) -> tuple[Remedy, ...]:

@@ -63,7 +63,7 @@ def test_a_browser_draws_the_charts(page, tmp_path):
 
     assert re.search(r'<h1 id="verdict" class="good">fits, peak \d+% of 60,000 tokens', dumped)
     drawn = dict(re.findall(r'<path d="([^"]+)" data-series="(\w+)"', dumped))
-    assert set(drawn.values()) == {"used", "cached", "sliding", "running", "waiting", "waste"}
+    assert set(drawn.values()) == {"used", "cached", "sliding", "running", "waiting"}
     assert all(len(path) > 500 and "NaN" not in path for path in drawn)
     assert dumped.count("<td>full KV</td>") == 1
     assert "<td>200 read, 200 kept</td>" in dumped

@@ -306,3 +306,13 @@ def test_how_far_operations_were_shrunk_is_said(kvplan, tmp_path):
 
     assert code == 1, err
     assert "  shrunk      to the first 3 operations\n" in out
+
+
+def test_played_operations_are_no_proof_that_a_workload_fits(kvplan, tmp_path):
+    file, table = tmp_path / "own.jsonl", tmp_path / "r.csv"
+    write(file, ALLOC, EXTEND, page_size=16)
+    code, out, err = kvplan(*launch("pages"), "--workload", file, "-q", "--output", table)
+
+    assert code == 0
+    assert out == "2 operations played, nothing broken; peak 0% of 16,384 tokens\n"
+    assert err == f"'{table}' has a header alone: operations have no times\n"

@@ -52,9 +52,12 @@ def test_a_signal_leaves_the_partial_report(kvplan, tmp_path, after_turns, when,
     assert out.startswith("partial, stopped at 00:")
     verdict = json.loads(report.read_text())["verdict"]
     assert not verdict["complete"]
+    assert not verdict["passes"]
     assert verdict["text"] == out.strip()
     assert sorted(tmp_path.iterdir()) == [report, *([record] if record.exists() else [])]
     assert record.exists() == (when == "over pools")
+    unwritten = f"'{record}' is not written: no replay over pools began\n"
+    assert err == ("" if record.exists() else unwritten)
     found = json.loads(report.read_text())
     if record.exists():
         assert open_events(record).header["partial"] is True

@@ -417,3 +417,76 @@ def test_a_workload_is_never_overwritten(kvplan, tmp_path, flag):
 
 def test_a_limit_beyond_all_counting_is_no_limit(kvplan):
     assert kvplan(*LAUNCH, "--workload", "chat", "--limit", str(1 << 64), "-q")[0] == 0
+
+
+@pytest.mark.parametrize("argv", [LAUNCH, ("trace", "gpt-oss-20b", "--gpu", "h100")])
+@pytest.mark.parametrize("workload", ["chat", "documents"])
+def test_both_engines_draw_the_same_bars(kvplan, argv, workload):
+    launch = (*argv, "--max-total-tokens", "60000", "--workload", workload, "--limit", "60")
+    counted, measured = (
+        re.search(r"used \|(.*)\|", kvplan(*launch, *engine)[1])
+        for engine in ((), ("--device", "cpu", "--kv-scale"))
+    )
+
+    assert counted is not None
+    assert measured is not None
+    assert len(counted[1]) > 20
+    assert counted[1] == measured[1]
+
+
+def test_idle_time_is_empty_and_a_long_answer_is_not(kvplan, tmp_path):
+    file = tmp_path / "w.csv"
+    rows = "0,2000,3000\n200,2000,3000\n"
+    file.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n" + rows)
+    _, out, _ = kvplan(*LAUNCH, "--max-total-tokens", "6000", "--workload", file)
+    bars = re.search(r"used \|(.*)\|", out)
+
+    assert bars is not None
+    assert re.fullmatch(r"[▃-█]+ +[▃-█]+", bars[1])
+
+
+def test_long_waits_are_in_the_verdict_with_what_shortens_them(kvplan):
+    argv = (*LAUNCH, "--workload", "chat")
+    code, out, _ = kvplan(*argv, "--max-running-requests", "4")
+    lines = out.splitlines()
+
+    assert code == 0
+    assert re.fullmatch(r"fits, peak 5% of [\d,]+ tokens; requests wait up to 1,\d+ s", lines[0])
+    assert lines[1] == "  raise running requests: --max-running-requests 8 → 8"
+    assert "wait up to" not in kvplan(*argv, "-q")[1]
+    short = ("--max-total-tokens", "12000", "--context-length", "8192", "--max-new", "exact")
+    assert (
+        "  raise tokens: " in kvplan(*LAUNCH, *short, "--workload", "documents", "--limit", "50")[1]
+    )
+
+
+def test_every_output_that_is_named_is_written(kvplan, tmp_path):
+    files = [tmp_path / f"r{suffix}" for suffix in (".json", ".csv", ".html")]
+    named = [word for file in files for word in ("--output", file)]
+    code, _, err = kvplan(*LAUNCH, "--workload", AZURE, *named, "-q")
+
+    assert (code, err) == (0, "")
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    code, _, err = kvplan(*LAUNCH, "--workload", AZURE, *named, "--output", files[0])
+    assert code == 2
+    assert "--output and --output both name" in err
+
+
+@pytest.mark.parametrize(("wish", "rest"), [("exact", 0), ("context", 0), ("50", 0)])
+def test_a_wish_that_the_workload_has_is_not_assumed(kvplan, tmp_path, wish, rest):
+    file = tmp_path / "w.yaml"
+    file.write_text(
+        "requests: 20\narrivals: {process: poisson, requests_per_s: 5.0}\n"
+        "input: 100\noutput: 40\nmax_new: 60\n"
+    )
+    notes = report(kvplan, "--workload", file, "--max-new", wish)[1]["assumed"]
+
+    assert any(
+        note.startswith("20 requests ask for the new tokens that the workload says")
+        for note in notes
+    )
+    assert sum("ask for" in note for note in notes) == 1 + rest
+    file.write_text(file.read_text().replace("max_new: 60\n", ""))
+    notes = report(kvplan, "--workload", file, "--max-new", wish)[1]["assumed"]
+    assert sum(note.startswith("clients ask for") for note in notes) == 1
+    assert not any("workload says" in note for note in notes)

@@ -18,6 +18,7 @@ KEPT_BITS = 12
 class LengthSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens per request. Percentiles are nearest ranks, exact below 262,144 tokens."""
 
+    count: int
     mean: float
     p50: int
     p95: int
@@ -45,6 +46,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
     input: LengthSummary
     output: LengthSummary
     max_total: int
+    with_max_new: int  # requests that say how many new tokens they ask for
 
 
 class Lengths:
@@ -70,6 +72,7 @@ class Lengths:
         count = self.counts.total()
         p50, p95, p99 = self.percentiles(50, 95, 99)
         return LengthSummary(
+            count=count,
             mean=self.total / count if count else 0.0,
             p50=p50,
             p95=p95,
@@ -99,6 +102,7 @@ class Watch:
         self.input = Lengths()
         self.output = Lengths()
         self.max_total = 0
+        self.with_max_new = 0
         self.peak_rps = 0
         self.second = -1
         self.in_second = 0
@@ -108,6 +112,8 @@ class Watch:
         self.input.note(request.input_len)
         self.output.note(request.output_len)
         self.max_total = max(self.max_total, request.input_len + request.output_len)
+        if request.max_new is not None:
+            self.with_max_new += 1
         second = request.t_ns // NS_PER_S
         if second != self.second:
             self.second, self.in_second = second, 0
@@ -140,6 +146,7 @@ class Watch:
             input=self.input.summary(),
             output=self.output.summary(),
             max_total=self.max_total,
+            with_max_new=self.with_max_new,
         )
 
 
