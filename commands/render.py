@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import msgspec
@@ -54,17 +55,23 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A file to fill that takes its name when it is whole: a half-written one never shows under it."""
-    partial = path.with_name(f".{path.name}.part")
+    """A file to fill that takes its name when it is whole: a half-written one never shows under it.
+
+    It is filled in a folder of its own beside its place, so that nothing else is in its way. A file
+    that it replaces leaves it its permissions.
+    """
+    from tempfile import TemporaryDirectory
+
     try:
-        yield partial
-        partial.replace(path)
+        with TemporaryDirectory(prefix=".kvplan-", dir=path.parent) as folder:
+            partial = Path(folder) / path.name
+            yield partial
+            with suppress(FileNotFoundError):
+                partial.chmod(S_IMODE(path.stat().st_mode))
+            partial.replace(path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"cannot write: {reason}", where=str(path)) from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def console(*, color: bool | None = None, stderr: bool = False) -> Any:

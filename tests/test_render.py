@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kvplan.commands.render import check_output, gib
+from kvplan.commands.render import check_output, gib, whole_file
 from kvplan.errors import InputError
 
 WIDTHS = (1, 10, 40, 79, 80, 200)
@@ -103,3 +103,44 @@ def test_a_target_that_cannot_be_written_is_refused(kvplan, tmp_path: Path, argv
 
     assert (code, out) == (2, "")
     assert f"in the folder '{tmp_path}' nothing can be written" in err
+
+
+@pytest.mark.parametrize("name", ["r.json", f"{'n' * 250}.json"])
+def test_a_report_disturbs_nothing_beside_it(tmp_path: Path, name):
+    workload = tmp_path / "workload.csv"
+    workload.write_text("rows")
+    beside = tmp_path / f".{name}.part"[:255]
+    beside.symlink_to(workload)
+
+    with whole_file(tmp_path / name) as partial:
+        assert partial.parent.parent == tmp_path
+        partial.write_text("report")
+
+    assert (tmp_path / name).read_text() == "report"
+    assert workload.read_text() == "rows"
+    assert {path.name for path in tmp_path.iterdir()} == {workload.name, name, beside.name}
+
+
+def test_a_report_has_the_permissions_of_a_new_file_or_of_the_one_it_replaces(tmp_path: Path):
+    usual, target = tmp_path / "usual", tmp_path / "r.json"
+    usual.touch()
+    modes = []
+    for _ in range(2):
+        with whole_file(target) as partial:
+            partial.write_text("report")
+        modes.append(target.stat().st_mode & 0o777)
+        target.chmod(0o640)
+
+    assert modes == [usual.stat().st_mode & 0o777, 0o640]
+
+
+def test_a_report_that_fails_leaves_nothing(tmp_path: Path):
+    target = tmp_path / "r.json"
+    target.write_text("before")
+
+    with pytest.raises(InputError, match="r.json: cannot write"), whole_file(target) as partial:
+        partial.write_text("half")
+        raise OSError("no room")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+    assert target.read_text() == "before"
