@@ -39,8 +39,9 @@ def write_file(path: Path, text: str, *, suffixes: Sequence[str]) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def check_output(path: Path, suffixes: Sequence[str]) -> None:
+def check_output(path: Path, suffixes: Sequence[str], flag: str = "") -> None:
     """Refuse, before any work, a file that could not be written after it."""
+    check_name(path, flag)
     if path.suffix not in suffixes:
         raise InputError(
             f"no form is written for '{path.name}'", hint=f"use a name in {' or '.join(suffixes)}"
@@ -51,6 +52,17 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
         raise InputError(f"'{path}' is a folder", hint="name a file in it")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(f"in the folder '{path.parent}' nothing can be written")
+
+
+def check_name(path: Path, flag: str = "") -> None:
+    """Refuse a name that no file can have, and links that lead round in a circle."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"{flag} cannot be used: {reason}".lstrip(), where=str(path)) from None
 
 
 @contextmanager

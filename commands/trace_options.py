@@ -12,7 +12,7 @@ from kvplan.replay.trace import Arrivals, PoolOptions
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 
-from .render import check_output
+from .render import check_name, check_output
 
 WorkloadName = Annotated[
     str | None,
@@ -181,12 +181,13 @@ def one_of(flag: str, value: str, known: Sequence[str]) -> None:
 
 def check_files(workload: Path, outputs: Sequence[Path], record: Path | None) -> None:
     """Refuse names that could not be written, stand twice, or would overwrite the workload."""
+    check_name(workload, "--workload")
     named: list[tuple[str, Path, Sequence[str]]] = []
     named += [("--output", path, OUTPUTS) for path in outputs]
     named += [("--record", record, RECORDS)] if record is not None else []
     writers: dict[Path, str] = {}
     for flag, path, suffixes in named:
-        check_output(path, suffixes)
+        check_output(path, suffixes, flag)
         whole = path.resolve()
         if whole == workload.resolve():
             raise InputError(f"{flag} would overwrite the workload '{path}'", hint="name another")

@@ -138,9 +138,9 @@ def test_a_report_that_fails_leaves_nothing(tmp_path: Path):
     target = tmp_path / "r.json"
     target.write_text("before")
 
-    with pytest.raises(InputError, match="r.json: cannot write"), whole_file(target) as partial:
-        partial.write_text("half")
-        raise OSError("no room")
+    with pytest.raises(InputError, match=r"r\.json: cannot write: is a directory"):  # noqa: SIM117
+        with whole_file(target) as partial:
+            partial.parent.write_text("half")
 
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
     assert target.read_text() == "before"

@@ -415,6 +415,19 @@ def test_a_workload_is_never_overwritten(kvplan, tmp_path, flag):
     assert file.read_text() == text
 
 
+@pytest.mark.parametrize("flag", ["--output", "--record", "--workload"])
+@pytest.mark.parametrize("kind", ["loop", "long"])
+def test_names_that_no_file_can_have_are_refused_by_flag_and_path(kvplan, tmp_path, flag, kind):
+    name = tmp_path / ("loop.json" if kind == "loop" else f"{'n' * 251}.json")
+    if kind == "loop":
+        name.symlink_to(name)
+
+    code, _, err = kvplan(*LAUNCH, "--workload", "chat", flag, name)
+
+    assert code == 2
+    assert f"{name}: {flag} cannot be used: " in err.replace("\n", " ")
+
+
 def test_a_limit_beyond_all_counting_is_no_limit(kvplan):
     assert kvplan(*LAUNCH, "--workload", "chat", "--limit", str(1 << 64), "-q")[0] == 0
 
