@@ -63,7 +63,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             identity=covering(row.hash_ids, input_len, block_size),
         )
 
-    return json_rows(source, tally, BailianRow, parse)
+    return json_rows(source, tally, BailianRow, parse, "bailian")
 
 
 def layout(keys: Sequence[str], sample: Any) -> str:

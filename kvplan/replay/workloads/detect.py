@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from kvplan.errors import TraceError, did_you_mean
-from kvplan.replay.workloads.formats import FORMATS, REFUSED, Format, Refused
+from kvplan.replay.workloads.fitting import most_specific
+from kvplan.replay.workloads.formats import FORMATS, Format, Refused
 from kvplan.replay.workloads.look import Look, look
 from kvplan.replay.workloads.stream import Source
 
@@ -46,7 +46,7 @@ def detect(path: Path, *, format: str | None = None) -> Detected:
 
 def decided(source: Source, seen: Look) -> Format:
     """The one format that fits best."""
-    fitting = most_specific([*FORMATS.values(), *REFUSED], seen)
+    fitting = most_specific(seen.kind, seen.keys)
     where = source.where(seen.line)
     if not fitting:
         raise TraceError(
@@ -66,21 +66,6 @@ def decided(source: Source, seen: Look) -> Format:
             f"recognised but not supported: {found.title}, since {found.reason}", where=where
         )
     return found
-
-
-def most_specific(known: Iterable[Format | Refused], seen: Look) -> list[Format | Refused]:
-    """Candidates whose needs are met, without those that need only a part of what another needs."""
-    present = set(seen.keys)
-    fitting = [
-        format
-        for format in known
-        if seen.kind in format.kinds and format.required <= present and not format.absent & present
-    ]
-    return [
-        format
-        for format in fitting
-        if not any(format.required < other.required for other in fitting)
-    ]
 
 
 def named(name: str, source: Source, seen: Look) -> Format:

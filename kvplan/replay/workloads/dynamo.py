@@ -57,7 +57,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             raise BadRow("the key 'request' is missing")
         return ended_row(line, row.request)
 
-    return json_rows(source, tally, DynamoRow, parse)
+    return json_rows(source, tally, DynamoRow, parse, "dynamo")
 
 
 def ended_row(line: int, request: Ended) -> Row:

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kvplan.replay.workloads.fitting import Strangers
 from kvplan.replay.workloads.rows import BadRow, Row, shown
-from kvplan.replay.workloads.stream import Source, numbered_lines
+from kvplan.replay.workloads.stream import Source, line_batches
 from kvplan.replay.workloads.tally import Tally
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 MISSING = re.compile(r"missing required field `([^`]*)`")
 WANTED = re.compile(r"Expected `([^`]*)`([^,]*)")
 WORDS = {
@@ -25,26 +26,33 @@ WORDS = {
 
 
 def json_rows(
-    source: Source, tally: Tally, kind: type[T], parse: Callable[[int, T], Row | None]
+    source: Source, tally: Tally, kind: type[T], parse: Callable[[int, T], Row | None], format: str
 ) -> Iterator[Row]:
-    """Every line of the file, decoded as `kind`, through `parse(line number, value)`.
+    """Every line of a file of a format, decoded as `kind`, through `parse(line number, value)`.
 
     A parser answers None for a row that it has counted as dropped.
     """
     decode = msgspec.json.Decoder(kind).decode
-    for line, text in numbered_lines(source):
-        tally.read += 1
-        try:
+    strangers = Strangers(format, kind.__struct_fields__)
+    for first, lines in line_batches(source):
+        suspected = strangers.suspected(lines)
+        for line, text in enumerate(lines, first):
+            if not text or text.isspace():
+                continue
+            tally.read += 1
             try:
-                value = decode(text)
-            except (msgspec.MsgspecError, RecursionError) as error:
-                raise undecoded(error, text) from None
-            row = parse(line, value)
-        except BadRow as error:
-            tally.bad(error, source.where(line))
-        else:
-            if row is not None:
-                yield row
+                try:
+                    value = decode(text)
+                except (msgspec.MsgspecError, RecursionError) as error:
+                    raise undecoded(error, text) from None
+                if suspected:
+                    strangers.refuse(text)
+                row = parse(line, value)
+            except BadRow as error:
+                tally.bad(error, source.where(line))
+            else:
+                if row is not None:
+                    yield row
 
 
 def undecoded(error: Exception, text: bytes) -> BadRow:

@@ -80,7 +80,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
     block_size = options.block_size or BLOCK_SIZE
     layouts = Layouts(block_size, prefix_only=options.prefix_only)
     parse = Parser(tally, layouts, NS_PER[options.time_unit or "ms"])
-    yield from json_rows(source, tally, MooncakeRow, parse)
+    yield from json_rows(source, tally, MooncakeRow, parse, "mooncake")
     layouts.finish(source, tally)
 
 

@@ -47,7 +47,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             else covering(row.hash_ids, input_len, block_size),
         )
 
-    return json_rows(source, tally, ServeGenRow, parse)
+    return json_rows(source, tally, ServeGenRow, parse, "servegen")
 
 
 def supplied(source: Source, options: ReadOptions) -> tuple[Iterator[int], int | None]:

@@ -52,7 +52,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             token_identity(asked.input_ids, input_len, None, 0),
         )
 
-    return json_rows(source, tally, MetricsRow, parse)
+    return json_rows(source, tally, MetricsRow, parse, "sglang_metrics")
 
 
 def arrival(row: MetricsRow) -> int:

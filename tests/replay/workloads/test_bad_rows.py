@@ -158,6 +158,44 @@ def test_two_formats_in_one_file_are_refused_where_they_meet(tmp_path):
         opened(path)
 
 
+OFFLINE = '{"request_id": 1, "type": "t", "input_length": 9, "output_length": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("start", "row", "title"),
+    [
+        (MOON, CHAT.replace("{", '{"type": "text", "turn": 1, '), "Qwen-Bailian, not Mooncake"),
+        (OFFLINE, OFFLINE.replace("{", '{"timestamp": 3.0, '), "Mooncake, not ServeGen offline"),
+    ],
+)
+def test_a_row_of_another_format_is_refused_though_it_has_what_is_needed(
+    tmp_path, start, row, title
+):
+    path = tmp_path / "w.jsonl"
+    path.write_text(start + row + start)
+    rate = 1.0 if start is OFFLINE else None
+
+    with pytest.raises(TraceError, match=rf"w.jsonl:2: the row is of another format: {title}"):
+        opened(path, request_rate=rate)
+
+    tally = opened(path, request_rate=rate, skip_bad_rows=True).tally
+    assert (tally.kept, dict(tally.dropped)) == (2, {"inconsistent": 1})
+
+
+def test_keys_that_no_format_needs_and_texts_that_name_such_keys_are_harmless(tmp_path):
+    path = tmp_path / "w.jsonl"
+    path.write_text(MOON + moon(chat_id=1) + "\n" + moon(note='"chat_id"'))
+
+    assert opened(path).tally.kept == 3
+
+
+def test_a_format_that_is_asked_for_takes_the_rows_that_it_was_asked_for(tmp_path):
+    path = tmp_path / "w.jsonl"
+    path.write_text(CHAT + CHAT)
+
+    assert opened(path, format="mooncake").tally.kept == 2
+
+
 @pytest.mark.parametrize(
     ("times", "unit", "warned"),
     [((0, 1, 2), "ms", False), ((0, 1, 2), "us", True), ((0, 10**8, 2 * 10**8), "ms", True)],
