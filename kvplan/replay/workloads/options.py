@@ -7,6 +7,7 @@ import msgspec
 from kvplan.errors import InputError
 from kvplan.replay.workloads.arrivals import LEAST_RATE
 from kvplan.replay.workloads.clock import NS_PER
+from kvplan.replay.workloads.rows import MAX_TOKENS
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +38,11 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"a request rate of {self.request_rate}",
                 hint=f"requests per second, {LEAST_RATE:f} or more, or inf",
             )
-        if self.output_len is not None and self.output_len < 0:
-            raise InputError(f"an output of {self.output_len} tokens", hint="0 or more")
+        if self.output_len is not None and not 0 <= self.output_len <= MAX_TOKENS:
+            raise InputError(
+                f"--output-len {self.output_len} is no number of tokens of an answer",
+                hint=f"0 to {MAX_TOKENS}",
+            )
 
     @property
     def drawn_seed(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvplan.errors import TraceError
+from kvplan.errors import InputError, TraceError
 from tests.replay.workloads.helpers import (
     DATA,
     block_ids,
@@ -228,3 +228,9 @@ def test_a_time_unit_rescales_a_trace_without_one_of_its_own():
     seconds = requests(DATA / "mooncake_exact.jsonl", time_unit="s")
 
     assert [request.t_ns for request in seconds] == [0, 1500 * 10**9, 3000 * 10**9]
+
+
+@pytest.mark.parametrize("output_len", [-1, 1 << 31, 10**12])
+def test_an_answer_length_that_no_request_has_is_refused_by_its_flag(output_len):
+    with pytest.raises(InputError, match=f"--output-len {output_len} is no number of tokens"):
+        opened(DATA / "servegen_a.jsonl", request_rate=1.0, output_len=output_len)
