@@ -13,8 +13,10 @@ SECOND = NS_PER["s"]
 SCALE = [10 ** (9 - digits) for digits in range(10)]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:", re.ASCII)
-REST = re.compile(r"([0-5]\d)(?:\.(\d{1,9}))?(Z|[+-]\d{2}:?\d{2})?", re.ASCII)
+ZONE = r"Z|[+-](?:(?:0\d|1[0-3]):?[0-5]\d|14:?00)"  # none is farther than 14 hours
+REST = re.compile(rf"([0-5]\d)(?:\.(\d{{1,9}}))?({ZONE})?", re.ASCII)
 DECIMAL = re.compile(r"(\d{1,12})(?:\.(\d{0,30}))?", re.ASCII)
+FLOAT = re.compile(r"[+-]?(?:[\d.]+(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
 class WallClock:
@@ -41,6 +43,7 @@ class WallClock:
             and len(text) == self.length
             and text.endswith(self.zone)
             and (digits := text[20 : self.end]).isdecimal()
+            and digits.isascii()
         ):
             return self.second_ns + int(digits) * self.scale
         return self.unlike(text)
@@ -95,7 +98,7 @@ def decimal_ns(text: str, unit_ns: int, column: str) -> int:
     match = DECIMAL.fullmatch(text.strip())
     if match is None:
         try:
-            value = float(text)
+            value = float(text if FLOAT.fullmatch(text.strip()) else "")
         except ValueError:
             raise BadRow(f"'{column}' is {shown(text)}, not a number") from None
         return number_ns(value, unit_ns, column)

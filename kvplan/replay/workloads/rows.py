@@ -79,7 +79,8 @@ class TokenColumn(dict[str, int]):
         plain = text.strip()
         whole, dot, fraction = plain.partition(".")
         digits = whole.removeprefix("-")
-        if not digits.isdecimal() or len(digits) > MAX_DIGITS or (dot and fraction.strip("0")):
+        counts = digits.isdecimal() and digits.isascii() and len(digits) <= MAX_DIGITS
+        if not counts or (dot and fraction.strip("0")):
             raise BadRow(f"'{self.name}' is {shown(plain)}, not a whole number of tokens")
         count = token_count(int(whole), self.name)
         if len(text) <= MAX_DIGITS and len(self) < REMEMBERED_SPELLINGS:

@@ -21,6 +21,7 @@ from kvplan.replay.workloads.tally import Tally
 
 BLOCK_SIZE = 64
 MAX_NESTING = 50
+LOCAL, GLOBAL = SCOPES = ("local", "global")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class Session(msgspec.Struct, frozen=True):
     requests: tuple[Call, ...]
     id: str | int = ""
     block_size: int = BLOCK_SIZE
-    hash_id_scope: str = "local"
+    hash_id_scope: str = LOCAL
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -75,6 +76,9 @@ def sessions(source: Source, tally: Tally) -> Iterator[Placed]:
                     session = decoder.decode(text)
                 except (msgspec.MsgspecError, RecursionError) as error:
                     raise undecoded(error, text) from None
+                if session.hash_id_scope not in SCOPES:
+                    scope = shown(session.hash_id_scope)
+                    raise BadRow(f"'hash_id_scope' is {scope}, neither 'local' nor 'global'")
             except BadRow as error:
                 tally.read += 1
                 tally.bad(error, part.where(line))
@@ -151,7 +155,7 @@ def call_row(placed: Placed, number: int, t_ns: int, call: Call, block_size: int
     if call.input_len is None or call.output_len is None:
         missing = "in" if call.input_len is None else "out"
         raise BadRow(f"no '{missing}'")
-    namespace = "" if placed.session.hash_id_scope == "global" else placed.name
+    namespace = "" if placed.session.hash_id_scope == GLOBAL else placed.name
     input_len = token_count(call.input_len, "in")
     return Row(
         t_ns,
