@@ -13,7 +13,10 @@ from kvplan.errors import MissingExtra, TraceError
 CHUNK_BYTES = 1 << 20
 # 4 bytes of zstd may stand for 128 KiB: small bites keep what one of them yields small
 BITE_BYTES = 2048
-MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
+MAGIC = {"gzip": (b"\x1f\x8b",), "zstd": (b"\x28\xb5\x2f\xfd", *SKIPPABLE)}
+# what may stand behind a member without meaning anything, as the usual programs see it
+PADDING = {"gzip": b"\0", "zstd": b""}
 
 
 class DamagedFile(TraceError):
@@ -30,7 +33,7 @@ def compression_of(path: Path) -> str | None:
             head = file.read(4)
     except OSError as error:
         raise TraceError(f"cannot read: {reason_of(error)}", where=str(path)) from None
-    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+    return next((name for name, magic in MAGIC.items() if head.startswith(magic)), None)
 
 
 def mode_of(path: Path) -> int:
@@ -61,9 +64,10 @@ def plain(file: BinaryIO) -> Iterator[bytes]:
 def unpacked(file: BinaryIO, compression: str) -> Iterator[bytes]:
     """Member after member of a packed file; a last one without its end is an error."""
     new_member, failure = UNPACKERS[compression]()
+    padding = PADDING[compression]
     member: Any = None
     while bite := file.read(BITE_BYTES):
-        while bite:
+        while bite := bite if member else bite.lstrip(padding):
             member = member or new_member()
             try:
                 chunk = member.decompress(bite)

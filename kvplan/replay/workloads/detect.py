@@ -9,7 +9,7 @@ import msgspec
 from kvplan.errors import TraceError, did_you_mean
 from kvplan.replay.workloads.fitting import most_specific
 from kvplan.replay.workloads.formats import FORMATS, Format, Refused
-from kvplan.replay.workloads.look import Look, look
+from kvplan.replay.workloads.look import JSON_LINES, Look, look
 from kvplan.replay.workloads.stream import Source
 
 
@@ -35,6 +35,12 @@ def detect(path: Path, *, format: str | None = None) -> Detected:
     """
     source, seen = look(path)
     chosen = named(format, source, seen) if format is not None else decided(source, seen)
+    if seen.spread and not chosen.spread:
+        raise TraceError(
+            f"one JSON object over many lines, not a {chosen.title} file",
+            where=source.where(seen.line),
+            hint=JSON_LINES,
+        )
     return Detected(
         format=chosen.name,
         title=chosen.title,

@@ -27,7 +27,8 @@ class Reader(Protocol):
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format: its kinds of file, the columns or keys that tell it, the flags it honours.
 
-    Its rows (or its one document) have all of `required` and none of `absent`.
+    Its rows (or its one document) have all of `required` and none of `absent`. A JSON object may
+    be `spread` over many lines where a file is one document.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...]
     required: frozenset[str]
     absent: frozenset[str] = frozenset()
+    spread: bool = False
     honours: frozenset[str] = frozenset()
 
     def reader(self) -> Reader:
@@ -114,6 +116,7 @@ FORMATS: dict[str, Format] = {
             title="WEKA agent sessions",
             kinds=(JSON,),
             required=keys("block_size", "hash_id_scope", "requests"),
+            spread=True,
             honours=HASHED | RATED,
         ),
         Format(

@@ -16,6 +16,7 @@ from kvplan.replay.workloads.tally import Tally
 T = TypeVar("T", bound=msgspec.Struct)
 MISSING = re.compile(r"missing required field `([^`]*)`")
 WANTED = re.compile(r"Expected `([^`]*)`([^,]*)")
+HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u|$)")
 WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -61,8 +62,16 @@ def undecoded(error: Exception, text: bytes) -> BadRow:
         return BadRow("nested too deep")
     if isinstance(error, msgspec.ValidationError):
         return BadRow(misfit(str(error), text))
-    cut = "the line ends early" if "truncated" in str(error) else str(error).split(": ", 1)[-1]
-    return BadRow(f"not JSON ({cut}): {excerpt(text)}")
+    return BadRow(f"not JSON ({malformed(str(error), text)}): {excerpt(text)}")
+
+
+def malformed(message: str, text: bytes) -> str:
+    """A decoder's refusal of what is no JSON in words."""
+    if "truncated" not in message:
+        return message.split(": ", 1)[-1]
+    # msgspec takes a text that ends in half a surrogate pair for a line that ends early
+    half = HALF_PAIR.search(text)
+    return f"half a character: {half.group().decode()}" if half else "the line ends early"
 
 
 def misfit(message: str, text: bytes) -> str:

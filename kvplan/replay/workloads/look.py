@@ -29,15 +29,20 @@ from kvplan.replay.workloads.weka import folder_files
 YAML_START = re.compile(rb"---|#|[A-Za-z_][\w-]*\s*:(?:\s|$)")
 OPEN_ENDS = (b"{", b"[", b",", b":")
 MAX_LISTED = 12
+JSON_LINES = "workloads are JSON lines: one object a line"
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file's start shows: `keys` are a CSV header, or the keys of the first object."""
+    """What a file's start shows: `keys` are a CSV header, or the keys of the first object.
+
+    A `spread` object is a whole document on many lines.
+    """
 
     kind: str
     line: int
     keys: tuple[str, ...]
     sample: Any
+    spread: bool = False
 
     @property
     def noun(self) -> str:
@@ -111,6 +116,7 @@ def fields(line: bytes) -> list[str]:
 
 def json_look(source: Source, line: int, first: bytes) -> Look:
     """Keys of the first object: the first line, or the whole document where it is spread out."""
+    spread = False
     try:
         value = msgspec.json.decode(first)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -118,21 +124,21 @@ def json_look(source: Source, line: int, first: bytes) -> Look:
             raise TraceError("nested too deep", where=source.where(line)) from None
         if not first.rstrip().endswith(OPEN_ENDS):
             raise not_json(source, line, first) from None
-        value = document(source, line)
+        value, spread = document(source, line), True
     if isinstance(value, list) and value and isinstance(value[0], dict):
         value = value[0]
         seen = Look(kind=JSON, line=line, keys=tuple(value), sample=value)
         raise TraceError(
             f"a JSON array of objects with the keys {seen.listed()}",
             where=source.where(line),
-            hint="workloads are JSON lines: one object a line",
+            hint=JSON_LINES,
         )
     if not isinstance(value, dict):
         raise TraceError(
             f"the first row is no object: {shown(first[:60].decode(errors='replace'))}",
             where=source.where(line),
         )
-    return Look(kind=JSON, line=line, keys=tuple(value), sample=value)
+    return Look(kind=JSON, line=line, keys=tuple(value), sample=value, spread=spread)
 
 
 def document(source: Source, line: int) -> Any:
@@ -148,6 +154,7 @@ def document(source: Source, line: int) -> Any:
         raise TraceError(
             "the JSON document ends early" if not offset else "not JSON",
             where=source.where(at),
+            hint=JSON_LINES,
         ) from None
 
 

@@ -134,6 +134,11 @@ def test_a_pickle_is_refused_unopened_with_the_text_forms_named(tmp_path, protoc
         (b'{"a": 1\n', ":1: not JSON"),
         (b'{\n"a": 1,\n"b" 2\n}\n', ":3: not JSON"),
         (b'{\n"a": 1,\n', ":3: the JSON document ends early"),
+        (
+            b'{\n"timestamp": 0,\n"input_length": 1,\n"output_length": 1\n}\n',
+            ":1: one JSON object over many lines, not a Mooncake file",
+        ),
+        (b'{\n"timestamp": 0\n}\n{\n"timestamp": 1\n}\n', ":4: not JSON"),
         (b"[1, 2]\n", ":1: the first row is no object"),
         (b'[{"timestamp": 0}]\n', ":1: a JSON array of objects with the keys timestamp"),
         (b"[" * 100_000, ":1: nested too deep"),

@@ -44,6 +44,25 @@ def test_joined_packed_files_are_read_to_the_last(tmp_path, packed):
     assert len(opened(path)) == 60_001
 
 
+SKIPPED = b"\x5a\x2a\x4d\x18\x05\0\0\0hello"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(VIDUR) + bytes(5000),
+        gzip.compress(VIDUR[:999]) + bytes(3) + gzip.compress(VIDUR[999:]),
+        SKIPPED + PACK["zstd"](VIDUR),
+        PACK["zstd"](VIDUR[:999]) + SKIPPED + PACK["zstd"](VIDUR[999:]) + SKIPPED,
+    ],
+)
+def test_what_packed_files_may_hold_beside_their_data_is_passed_over(tmp_path, content):
+    path = tmp_path / "w"
+    path.write_bytes(content)
+
+    assert len(opened(path)) == 60_000
+
+
 @pytest.mark.parametrize("packed", PACK)
 @pytest.mark.parametrize("kept", [0.5, 0.999])
 def test_a_packed_file_that_ends_early_is_an_error_with_its_line(tmp_path, packed, kept):
