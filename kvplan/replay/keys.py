@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Protocol
 
-from kvplan.replay.requests import BlockIds, Request, TokenIds
+from kvplan.replay.requests import BlockIds, Request, TokenIds, TokenRuns
+from kvplan.replay.runs import RunKey
 
 
 class Key(Protocol):
@@ -49,6 +50,10 @@ class TokenKey:
             else:
                 start, step = end, 2 * step
         return stop
+
+    def known(self, start: int, stop: int) -> list[Hashable]:
+        """The tokens `start .. stop`, as far as they are known."""
+        return self.tokens[start:stop]
 
 
 class OwnKey:
@@ -115,4 +120,6 @@ def key_of(request: Request) -> Key:
         return OwnKey()
     if isinstance(identity, TokenIds):
         return TokenKey([*identity.prompt, *identity.output])
+    if isinstance(identity, TokenRuns):
+        return RunKey(identity.runs)
     return BlockKey(request.input_len, identity)

@@ -21,11 +21,23 @@ class BlockIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     namespace: str = ""
 
 
+Run = tuple[int, int]  # the id of its first token, and how many there are: ids rise one by one
+
+
+class TokenRuns(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Prefix identity by the tokens of prompt and answer, where many in a row have rising ids."""
+
+    runs: tuple[Run, ...]
+
+
 class TokenIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Prefix identity by the prompt's own tokens, `input_len` of them, and the answer's if known."""
 
     prompt: tuple[int, ...]
     output: tuple[int, ...] = ()
+
+
+Identity = BlockIds | TokenIds | TokenRuns
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     output_len: int
     max_new: int | None = None
     session: str | None = None
-    identity: BlockIds | TokenIds | None = None
+    identity: Identity | None = None
     delay_ns: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +72,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             raise TraceError(
                 f"request '{self.rid}' has {len(identity.prompt)} token ids for {self.input_len} tokens"
             )
+        if isinstance(identity, TokenRuns):
+            num_ids = sum(length for _, length in identity.runs)
+            if num_ids < self.input_len:
+                raise TraceError(
+                    f"request '{self.rid}' has {num_ids} token ids for {self.input_len} tokens"
+                )
         if isinstance(identity, BlockIds):
             if identity.block_size < 1:
                 raise TraceError(f"request '{self.rid}' has blocks of {identity.block_size} tokens")

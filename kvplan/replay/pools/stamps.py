@@ -13,6 +13,7 @@ from kvplan.replay.checks import Broken
 from kvplan.replay.keys import BlockKey, Key, TokenKey
 from kvplan.replay.pools.doors import Door
 from kvplan.replay.pools.watched import Growth, Ints, Tenancy, WatchedMemory, Watcher
+from kvplan.replay.runs import RunKey
 from kvplan.units import floor_page
 
 
@@ -25,16 +26,16 @@ class Identities:
 
     def of(self, rid: str, key: Key, start: int, stop: int) -> Ints:
         """Numbers of the positions `start .. stop` of a request."""
-        if isinstance(key, TokenKey):
+        if isinstance(key, TokenKey | RunKey):
             return self._of_tokens(rid, key, start, stop)
         own = self._number((rid,))
         if not isinstance(key, BlockKey) or start >= key.covered:
             return np.full(stop - start, own, dtype=np.int64)
         return self._of_blocks(key, own, start, stop)
 
-    def _of_tokens(self, rid: str, key: TokenKey, start: int, stop: int) -> Ints:
+    def _of_tokens(self, rid: str, key: TokenKey | RunKey, start: int, stop: int) -> Ints:
         """Known tokens are themselves; what an answer holds beyond them is the request's own."""
-        known = [self._number(token) for token in key.tokens[start:stop]]
+        known = [self._number(token) for token in key.known(start, stop)]
         missing = stop - start - len(known)
         return np.array(known + [self._number((rid,))] * missing, dtype=np.int64)
 

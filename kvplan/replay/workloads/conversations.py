@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 import msgspec
 
-from kvplan.replay.requests import BlockIds, TokenIds
+from kvplan.replay.requests import BlockIds, TokenRuns
+from kvplan.replay.runs import Said
 from kvplan.replay.workloads.rows import MAX_TOKENS, OUT_OF_RANGE, BadRow, shown
 
 MAX_CONTEXT = 1 << 24
@@ -18,21 +17,20 @@ class Turn(msgspec.Struct, frozen=True):
 
     t_ns: int
     input_len: int
-    identity: TokenIds
+    identity: TokenRuns
     follows: bool
 
 
 class Conversations:
-    """Remembers what every session said, as runs of made-up token ids.
+    """Remembers what every session said.
 
     A token of a hashed block is (block, position) folded into one number; what no hash covers and
-    every answer get fresh negative ids.
+    every answer are the session's own.
     """
 
     def __init__(self) -> None:
-        self.said: dict[str, list[range]] = {}
+        self.said: dict[str, Said] = {}
         self.times: dict[str, int] = {}
-        self.fresh = 0
 
     def turn(
         self,
@@ -48,32 +46,26 @@ class Conversations:
         if t_ns is None and earliest is None:
             raise BadRow("the first turn of a session has no timestamp")
         now = max(t for t in (t_ns, earliest) if t is not None)
-        said = self.said.get(session, [])
-        input_len = sum(map(len, said)) + added
+        said = self.said.get(session) or Said(len(self.said) + 1)
+        input_len = said.length + added
         if input_len + output_len > MAX_CONTEXT:
             raise BadRow(
                 f"session {shown(session)} grows to {input_len + output_len} tokens",
                 reason=OUT_OF_RANGE,
             )
-        prompt = [*said, *self.prompt_runs(added, identity)]
-        answer = self.fresh_run(output_len)
-        self.said[session] = [*prompt, answer]
+        ask(said, added, identity)
+        said.add_own(output_len)
+        self.said[session] = said
         self.times[session] = now
-        tokens = TokenIds(prompt=tuple(chain.from_iterable(prompt)), output=tuple(answer))
-        return Turn(now, input_len, tokens, follows)
+        return Turn(now, input_len, said.tokens(), follows)
 
-    def prompt_runs(self, added: int, identity: BlockIds | None) -> list[range]:
-        """Token ids of what a turn adds: its hashed blocks, then what only this turn has."""
-        runs: list[range] = []
-        left = added
-        for block in identity.ids if identity else ():
-            size = min(identity.block_size, left) if identity else 0
-            start = (block & BITS_64) * MAX_TOKENS
-            runs.append(range(start, start + size))
+
+def ask(said: Said, added: int, identity: BlockIds | None) -> None:
+    """What a turn adds to its prompt: its hashed blocks, then what only this turn has."""
+    left = added
+    if identity is not None:
+        for block in identity.ids:
+            size = min(identity.block_size, left)
+            said.add((block & BITS_64) * MAX_TOKENS, size)
             left -= size
-        return [*runs, self.fresh_run(left)]
-
-    def fresh_run(self, length: int) -> range:
-        """Ids that nobody else has."""
-        self.fresh += length
-        return range(-self.fresh, -self.fresh + length)
+    said.add_own(left)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from kvplan.errors import TraceError
-from kvplan.replay.requests import BlockIds
+from kvplan.replay.requests import BlockIds, TokenIds, TokenRuns
 from kvplan.replay.workloads.compression import reason_of
 from kvplan.replay.workloads.rows import MAX_TIME_NS, Row
 
@@ -81,11 +81,16 @@ def survey(rows: Iterable[Row], progress: Callable[[int], None] | None = None) -
 
 def weight(row: Row) -> int:
     """How many plain rows one row takes the memory of."""
-    identity = row.identity
-    if identity is None:
-        return 1
-    ids = identity.ids if isinstance(identity, BlockIds) else identity.prompt
-    return 1 + len(ids) // IDS_PER_UNIT
+    match row.identity:
+        case None:
+            return 1
+        case BlockIds(ids=ids):
+            num_ids = len(ids)
+        case TokenIds(prompt=prompt):
+            num_ids = len(prompt)
+        case TokenRuns(runs=runs):
+            num_ids = 2 * len(runs)
+    return 1 + num_ids // IDS_PER_UNIT
 
 
 def in_order(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kvplan.errors import TraceError
-from kvplan.replay.requests import BlockIds, TokenIds
+from kvplan.replay.requests import Identity
 
 MAX_TOKENS = (1 << 31) - 1
 MAX_TIME_NS = 1 << 62
@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     max_new: int | None = None
     session: str | None = None
-    identity: BlockIds | TokenIds | None = None
+    identity: Identity | None = None
     delay_ns: int | None = None
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from random import Random
 from typing import Annotated, Any
 
 import msgspec
 
 from kvplan.errors import InputError
-from kvplan.replay.requests import BlockIds, TokenIds
+from kvplan.replay.requests import BlockIds
+from kvplan.replay.runs import OWN_IDS, Said
 from kvplan.replay.workloads.arrivals import Arrivals, arrival_times
 from kvplan.replay.workloads.clock import NS_PER
 from kvplan.replay.workloads.lengths import Draw, Lengths, drawer, weighted, zipf_weights
@@ -108,16 +108,10 @@ class Draws:
         sessions = workload.sessions
         self.turns = stream("turns", sessions.turns if sessions else 1)
         self.think_ms = stream("think", sessions.think_ms if sessions else 0)
-        self.fresh = 0
 
     def stream(self, name: str, lengths: Lengths) -> Callable[[], int]:
         random, draw = Random(f"{self.workload.seed}:{name}"), drawer(lengths)
         return lambda: draw(random)
-
-    def fresh_run(self, length: int) -> range:
-        """Token ids that nobody else has."""
-        self.fresh += length
-        return range(-self.fresh, -self.fresh + length)
 
 
 def prefixes(workload: Synthetic) -> Callable[[], tuple[int, int]]:
@@ -161,28 +155,26 @@ def conversation(draws: Draws, t_ns: int, number: int) -> Iterator[Row]:
     sessions = draws.workload.sessions
     assert sessions is not None
     group, prefix_len = draws.prefix()
-    said: list[range] = [range(group << 32, (group << 32) + prefix_len)]
-    context = prefix_len
+    said = Said(number)
+    said.add(group * OWN_IDS, prefix_len)
     for turn in range(max(draws.turns(), 1)):
         own, output_len = max(draws.input_len(), 1), draws.output_len()
         delay_ns = draws.think_ms() * NS_PER["ms"] if turn else None
-        if turn and context + own + output_len > sessions.max_context:
+        if turn and said.length + own + output_len > sessions.max_context:
             return
-        said.append(draws.fresh_run(own))
-        answer = draws.fresh_run(output_len)
-        context += own
+        said.add_own(own)
+        input_len = said.length
+        said.add_own(output_len)
         yield Row(
             t_ns,
-            context,
+            input_len,
             output_len,
             number + turn,
             max_new=draws.max_new() if draws.max_new else None,
             session=f"session {number}",
-            identity=TokenIds(prompt=tuple(chain.from_iterable(said)), output=tuple(answer)),
+            identity=said.tokens(),
             delay_ns=delay_ns,
         )
-        said.append(answer)
-        context += output_len
 
 
 def layout(keys: Sequence[str], sample: Any) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
-from kvplan.replay.requests import BlockIds, Request, TokenIds
+from kvplan.replay.requests import BlockIds, Request, TokenIds, TokenRuns
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.workload import Workload, open_workload
 
@@ -35,5 +36,10 @@ def block_ids(request: Request) -> tuple[int, ...]:
 
 def token_ids(request: Request) -> TokenIds:
     """Tokens of a request that must have them."""
-    assert isinstance(request.identity, TokenIds)
-    return request.identity
+    identity = request.identity
+    if isinstance(identity, TokenRuns):
+        ids = tuple(chain.from_iterable(range(id, id + length) for id, length in identity.runs))
+        prompt, output = ids[: request.input_len], ids[request.input_len :]
+        return TokenIds(prompt=prompt, output=output)
+    assert isinstance(identity, TokenIds)
+    return identity

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplan.errors import TraceError
-from kvplan.replay.requests import BlockIds, TokenIds
+from kvplan.replay.requests import BlockIds, TokenIds, TokenRuns
 from kvplan.replay.workloads import order
 from kvplan.replay.workloads.order import in_order, spilled, survey, windowed
 from kvplan.replay.workloads.rows import Row
@@ -63,7 +63,7 @@ def test_rows_come_back_from_disk_as_they_were():
             7,
         ),
         Row(2, 1, 2, 2, identity=TokenIds(prompt=(1, -(2**70)), output=(3,))),
-        Row(1, 1, 2, 3),
+        Row(1, 1, 2, 3, identity=TokenRuns(runs=((2**94, 1), (-(2**40), 2)))),
     ]
 
     assert list(spilled(iter(rows), 1)) == rows[::-1]
