@@ -29,6 +29,7 @@ from kvplan.units import ceil_div
 
 OPERATIONS = "events"
 INTERPRETED = "interpret"
+MOST_RANKS = 1 << 16
 PEEKED = 100  # requests that are looked at for hashed blocks
 
 
@@ -154,12 +155,37 @@ def heed(stop: Callable[[], bool] | None) -> None:
 
 def ranks_here() -> int:
     """How many processes torchrun started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return torchrun_number("WORLD_SIZE", least=1) if "WORLD_SIZE" in os.environ else 1
 
 
 def rank_here() -> int:
     """Which of them this one is."""
-    return int(os.environ["RANK"]) if ranks_here() > 1 else 0
+    num_ranks = ranks_here()
+    return torchrun_number("RANK", most=num_ranks - 1) if num_ranks > 1 else 0
+
+
+def torchrun_word(name: str) -> str:
+    """What torchrun tells each process; InputError where it does not."""
+    word = os.environ.get(name)
+    if not word:
+        raise not_launched(name, "is not set")
+    return word
+
+
+def torchrun_number(name: str, *, least: int = 0, most: int = MOST_RANKS) -> int:
+    """A number that torchrun gives each process; InputError where it is none."""
+    word = torchrun_word(name)
+    if not (word.isdecimal() and least <= int(word) <= most):
+        raise not_launched(name, f"is '{word}', not a number from {least:,} to {most:,}")
+    return int(word)
+
+
+def not_launched(name: str, problem: str) -> InputError:
+    """The refusal of ranks that nobody launched together."""
+    return InputError(
+        f"one of several ranks, and {name} {problem}",
+        hint="start it with torchrun, or unset WORLD_SIZE for one process",
+    )
 
 
 def trace_counts(session: Session, requests: Iterable[Request], total: int) -> Outcome:

@@ -183,6 +183,39 @@ def test_a_rank_finds_its_part_of_the_launch(monkeypatch, rank, size, server, pa
     assert (found.rank, found.num_ranks) == (int(rank), int(size))
 
 
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ({"WORLD_SIZE": "x"}, "WORLD_SIZE is 'x', not a number from 1 to"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0', not a number from 1 to"),
+        ({"WORLD_SIZE": "2"}, "RANK is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK is '2', not a number from 0 to 1"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1', not a number from 0 to 1"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "LOCAL_RANK is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}, "MASTER_ADDR is not set"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"},
+            "MASTER_PORT is not set",
+        ),
+        (
+            {
+                "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0",
+                "MASTER_ADDR": "localhost", "MASTER_PORT": "x",
+            },
+            "MASTER_PORT is 'x', not a number from 1 to 65,535",
+        ),
+    ],
+)  # fmt: skip
+def test_ranks_that_nobody_launched_are_refused(kvplan, monkeypatch, environment, problem):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = kvplan(*LAUNCH, "--pp-size", "2", "--quiet")
+
+    assert (code, out) == (2, "")
+    assert problem in err
+    assert "hint: start it with torchrun" in err
+
+
 def test_a_process_alone_is_the_first_rank():
     assert part_of(small_plan()) == Part()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from kvplan.errors import InputError, WorkerError
 from kvplan.replay.checks import Broken
 from kvplan.replay.pools.watched import Growth, Tenancy, Watcher
 from kvplan.replay.replay import Replay, Turn
+from kvplan.replay.trace import rank_here, ranks_here, torchrun_number, torchrun_word
 from kvplan.sizing.plan import Plan
 from kvplan.units import floor_page
 
@@ -41,10 +41,9 @@ def part_of(plan: Plan) -> Part:
     A stage has as many ranks as there are over the stages. InputError where they do not go
     together.
     """
-    num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    num_ranks, rank = ranks_here(), rank_here()
     if num_ranks == 1:
         return Part()
-    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     widths = plan.resolved.widths
     of_stage, rest = divmod(num_ranks, widths.pp)
     if rest or of_stage > widths.tp or (of_stage % widths.attn_dcp and of_stage != 1):
@@ -56,7 +55,7 @@ def part_of(plan: Plan) -> Part:
     return Part(
         rank=rank,
         num_ranks=num_ranks,
-        local_rank=local,
+        local_rank=torchrun_number("LOCAL_RANK"),
         pp_rank=rank // of_stage,
         dcp_rank=rank % of_stage % widths.attn_dcp,
     )
@@ -68,6 +67,8 @@ def joined(part: Part, device: torch.device) -> Iterator[None]:
     if part.num_ranks == 1:
         yield
         return
+    torchrun_word("MASTER_ADDR")
+    torchrun_number("MASTER_PORT", least=1, most=65_535)
     with together():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
