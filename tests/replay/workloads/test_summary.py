@@ -67,6 +67,7 @@ def test_a_summary_counts_rows_pace_and_lengths():
         "mean_rps": 3 / 113,
         "peak_rps": 1,
         "input": {
+            "count": 3,
             "mean": 1976 / 3,
             "p50": 472,
             "p95": 1087,
@@ -74,8 +75,17 @@ def test_a_summary_counts_rows_pace_and_lengths():
             "max": 1087,
             "total": 1976,
         },
-        "output": {"mean": 248 / 3, "p50": 18, "p95": 230, "p99": 230, "max": 230, "total": 248},
+        "output": {
+            "count": 3,
+            "mean": 248 / 3,
+            "p50": 18,
+            "p95": 230,
+            "p99": 230,
+            "max": 230,
+            "total": 248,
+        },
         "max_total": 1317,
+        "with_max_new": 0,
     }
 
 
