@@ -71,7 +71,7 @@ def over_counts(plan: Plan, workload: Iterable[Request], options: ReplayOptions)
 def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:
     """What one DP rank gets of a workload: every n-th request, as the engine deals them out."""
     taken = workload if limit is None else islice(workload, min(limit, sys.maxsize))
-    return islice(taken, 0, None, plan.resolved.widths.attn_dp)
+    return islice(taken, 0, None, plan.resolved.widths.dp_ranks)
 
 
 def drive(

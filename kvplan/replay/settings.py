@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from kvplan.errors import InputError, did_you_mean
-from kvplan.replay.eviction import policy_named
+from kvplan.errors import InputError
+from kvplan.replay.eviction import POLICIES as EVICTION_POLICIES
 from kvplan.replay.server import Server, SlidingPool, Speculation, StatePool
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.recurrent import tracking_slots
@@ -48,12 +48,19 @@ def read_choices(
 ) -> Choices:
     """Choices as a user writes them; InputError for one that the engine does not have."""
     if policy not in POLICIES:
-        raise InputError(f"unknown schedule policy '{policy}'", hint=did_you_mean(policy, POLICIES))
+        raise InputError(
+            f"the replay does not model the schedule policy '{policy}'",
+            hint="it models fcfs and lpm",
+        )
     if not 0 <= conservativeness <= MAX_CONSERVATIVENESS:
         raise InputError(
             f"a schedule conservativeness of {conservativeness:g}", hint="1.0 is the engine's own"
         )
-    policy_named(eviction)
+    if eviction not in EVICTION_POLICIES:
+        raise InputError(
+            f"the replay does not model the eviction policy '{eviction}'",
+            hint="it models lru, lfu and slru; a budget also takes fifo, filo and mru",
+        )
     return Choices(
         schedule_policy=cast(Literal["fcfs", "lpm"], policy),
         conservativeness=conservativeness,

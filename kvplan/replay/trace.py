@@ -144,7 +144,7 @@ def num_served(session: Session, num_requests: int) -> int:
     """How many of so many requests one DP rank gets."""
     limit = session.options.limit
     taken = num_requests if limit is None else min(limit, num_requests)
-    return ceil_div(taken, session.plan.resolved.widths.attn_dp)
+    return ceil_div(taken, session.plan.resolved.widths.dp_ranks)
 
 
 def heed(stop: Callable[[], bool] | None) -> None:

@@ -83,8 +83,8 @@ def draft_notes(server: Server) -> Iterator[str]:
 def launch_notes(plan: Plan) -> Iterator[str]:
     """Parts of this launch that the scheduling model leaves out."""
     resolved, widths = plan.resolved, plan.resolved.widths
-    if widths.attn_dp > 1:
-        yield f"one of {widths.attn_dp} data-parallel ranks, which gets every {widths.attn_dp}th request"
+    if (ranks := widths.dp_ranks) > 1:
+        yield f"one of {ranks} data-parallel ranks, each of which gets one request in {ranks}"
     if widths.pp > 1:
         yield "pipeline stages run one batch at a time: micro-batches are not modelled"
     if resolved.hicache.enabled:

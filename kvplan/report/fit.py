@@ -97,6 +97,6 @@ def plan_figures(plan: Plan, target: Target) -> dict[str, Any]:
         "max_running_requests": plan.max_running_requests,
         "headroom_bytes": known["headroom_bytes"],
         "host_tokens": known.get("host_tokens"),
-        "gpus": plan.resolved.widths.tp * plan.resolved.widths.pp,
+        "gpus": plan.resolved.widths.gpus,
         "fills": target.fills(plan),
     }

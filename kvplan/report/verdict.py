@@ -17,7 +17,7 @@ def verdict(plan: Plan, full_context: Capacity, missing_bytes: int = 0) -> str:
             f"runs out of memory: pools and tables of {plan.tokens:,} tokens take"
             f" {missing_bytes / GIB:.2f} GiB more than the card has"
         )
-    ranks = plan.resolved.widths.attn_dp
+    ranks = plan.resolved.widths.dp_ranks
     each = f", on each of {ranks} DP ranks" if ranks > 1 else ""
     return (
         f"starts: {plan.tokens:,} tokens of KV · {requests_of(full_context)}"

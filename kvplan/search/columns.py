@@ -14,7 +14,6 @@ from kvplan.guard.figures import Figures
 from kvplan.search.kinds import Column, Kind, kind_of
 from kvplan.sizing.capacity import capacity_at
 from kvplan.sizing.plan import Plan
-from kvplan.sizing.resolve.parallel import attention_dp
 from kvplan.sizing.resolved import Resolved
 from kvplan.spec.server import ServerArgs
 
@@ -40,44 +39,32 @@ class Result(msgspec.Struct, frozen=True):
     needs_figures: bool = False
 
 
-def replicas(sized: Sized) -> int:
-    """Whole engines of the launch; `dp_size` without DP attention makes several."""
-    widths = sized.plan.resolved.widths
-    groups, engines = attention_dp(sized.args, widths.tp)
-    return max(1, groups * engines // widths.attn_dp)
-
-
-def gpus(sized: Sized) -> int:
-    widths = sized.plan.resolved.widths
-    return widths.tp * widths.pp * replicas(sized)
-
-
-def dp_ranks(sized: Sized) -> int:
-    """Ranks that each hold requests of their own."""
-    return sized.plan.resolved.widths.attn_dp * replicas(sized)
-
-
 def total_tokens(sized: Sized) -> int:
     """Tokens of KV of the whole launch, each counted once."""
-    return sized.plan.tokens * sized.plan.resolved.widths.attn_dcp * dp_ranks(sized)
+    widths = sized.plan.resolved.widths
+    return sized.plan.tokens * widths.attn_dcp * widths.dp_ranks
 
 
 PLAIN: dict[str, tuple[Kind, str, Callable[[Sized], Any]]] = {
     "tokens": ("integer", "tokens", lambda sized: sized.plan.tokens),
     "total_tokens": ("integer", "tokens", total_tokens),
-    "tokens_per_gpu": ("number", "tokens", lambda sized: total_tokens(sized) / gpus(sized)),
+    "tokens_per_gpu": (
+        "number",
+        "tokens",
+        lambda sized: total_tokens(sized) / sized.plan.resolved.widths.gpus,
+    ),
     "running_requests": ("integer", "requests", lambda sized: sized.plan.max_running_requests),
     "total_running_requests": (
         "integer",
         "requests",
-        lambda sized: sized.plan.max_running_requests * dp_ranks(sized),
+        lambda sized: sized.plan.max_running_requests * sized.plan.resolved.widths.dp_ranks,
     ),
     "full_context_requests": (
         "integer",
         "requests",
         lambda sized: capacity_at(sized.plan, sized.plan.resolved.context_length).requests,
     ),
-    "gpus": ("integer", "", gpus),
+    "gpus": ("integer", "", lambda sized: sized.plan.resolved.widths.gpus),
     "row_width": ("integer", "positions", lambda sized: sized.plan.reserves.row_width),
 }
 FRACTIONAL = frozenset({"token_bytes"})  # two-pool and compressed models have no whole cell

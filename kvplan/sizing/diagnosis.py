@@ -14,6 +14,7 @@ from kvplan.sizing.resolved import Resolved
 
 FRACTION_MILLIS = 999  # mem_fraction_static is searched in thousandths
 LEAST_CHUNK = 64
+MOST_TOKENS = 1 << 40  # up to which a cap on tokens is raised
 # what a higher ratio has more room for, and how far it is searched
 GROWS_WITH = {
     "mamba_full_memory_ratio": frozenset({"state", "requests"}),
@@ -77,6 +78,8 @@ def knobs(refused: NoStart) -> Iterator[Knob]:
         return
     fraction = int(asked_fraction(resolved) * 1000)
     yield Knob("mem_fraction_static", fraction, FRACTION_MILLIS, divisor=1000)
+    if resolved.asked.max_total_tokens is not None:
+        yield Knob("max_total_tokens", resolved.asked.max_total_tokens, MOST_TOKENS)
     for field in ("max_running_requests", "max_mamba_cache_size"):
         current = getattr(resolved, field)
         if current is not None:

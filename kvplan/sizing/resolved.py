@@ -18,7 +18,7 @@ Role = Literal["null", "prefill", "decode"]
 
 
 class ParallelWidths(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks of each kind; attn_tp = tp // attn_dp // attn_cp."""
+    """Ranks of each kind; attn_tp = tp // attn_dp // attn_cp. Replicas are whole engines."""
 
     tp: int
     pp: int
@@ -26,7 +26,18 @@ class ParallelWidths(msgspec.Struct, frozen=True, kw_only=True):
     attn_dp: int
     attn_cp: int
     attn_dcp: int
+    replicas: int = 1
     pp_partition: tuple[int, ...] | None = None  # SGLANG_PP_LAYER_PARTITION
+
+    @property
+    def dp_ranks(self) -> int:
+        """Schedulers over all replicas, which share the requests."""
+        return self.replicas * self.attn_dp
+
+    @property
+    def gpus(self) -> int:
+        """Cards of the whole launch."""
+        return self.tp * self.pp * self.replicas
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,7 +193,7 @@ REFUSED = {
     "an unknown option": (BASE.replace("w.yaml", "w.yaml, tpot: 4"), "unknown field 'tpot'", "budget.yaml:3:"),
     "an unknown policy": (
         BASE + "launch: sglang serve --model-path m --schedule-policy lof\n",
-        "unknown schedule policy 'lof'",
+        "the replay does not model the schedule policy 'lof'",
         "budget.yaml:3:",
     ),
 }  # fmt: skip

@@ -47,10 +47,10 @@ def test_a_page_spans_all_decode_context_ranks():
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (("fifo", 1.0, "lru"), "unknown schedule policy 'fifo'"),
+        (("fifo", 1.0, "lru"), "does not model the schedule policy 'fifo'"),
         (("fcfs", -1.0, "lru"), "a schedule conservativeness of -1"),
         (("fcfs", float("nan"), "lru"), "a schedule conservativeness of nan"),
-        (("fcfs", 1.0, "least"), "unknown eviction policy 'least'"),
+        (("fcfs", 1.0, "least"), "does not model the eviction policy 'least'"),
     ],
 )
 def test_choices_that_no_engine_has_are_refused(given, problem):

@@ -503,3 +503,38 @@ def test_a_wish_that_the_workload_has_is_not_assumed(kvplan, tmp_path, wish, res
     notes = report(kvplan, "--workload", file, "--max-new", wish)[1]["assumed"]
     assert sum(note.startswith("clients ask for") for note in notes) == 1
     assert not any("workload says" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "flag", ["strip-thinking-cache", "enable-prefill-delayer", "enable-streaming-session"]
+)
+def test_flags_that_no_scheduling_rule_covers_are_told(kvplan, flag):
+    warnings = report(kvplan, "--workload", AZURE, f"--{flag}")[1]["warnings"]
+
+    assert any(f"'{flag.replace('-', '_')}' changes the schedule" in text for text in warnings)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("schedule-policy", "lof"),
+        ("radix-eviction-policy", "tlru"),
+        ("radix-eviction-policy", "priority"),
+    ],
+)
+def test_a_policy_of_the_engine_that_is_not_modelled_is_refused_as_such(kvplan, flag, value):
+    code, _, err = kvplan(*LAUNCH, "--workload", AZURE, f"--{flag}", value)
+
+    assert code == 2
+    assert f"the replay does not model the {flag.split('-')[-2]} policy '{value}'" in err
+    assert "hint: it models " in err
+
+
+def test_replicas_share_the_requests(kvplan):
+    ranks = {
+        number: report(kvplan, "--workload", "chat", "--limit", "100", "--dp-size", number)[1]
+        for number in ("1", "4")
+    }
+
+    assert ranks["1"]["requests"]["arrived"] == 4 * ranks["4"]["requests"]["arrived"] == 100
+    assert any("one of 4 data-parallel ranks" in note for note in ranks["4"]["assumed"])

@@ -14,7 +14,7 @@ from kvplan.sizing.overcommitted import missing_bytes
 from kvplan.sizing.plan import NoStart, Plan
 from tests.sizing.launched import GIB, outcome
 from tests.sizing.odd_launches import NAMES, Drawn, drawn
-from tests.sizing.resolve.launches import H100, hybrid
+from tests.sizing.resolve.launches import H100, dense, hybrid
 
 
 def field_of(cure: Cure) -> str:
@@ -85,6 +85,17 @@ def test_too_many_state_slots_are_lowered_to_the_most_that_fit():
     # 8 GiB hold 1,334 slots of 6,438,912 B; one is padding, and KV needs a token
     assert int(cure.value) == 8 * GIB // 6438912 - 1
     assert cure.action == "lower"
+
+
+@pytest.mark.parametrize(("cap", "least"), [(1, 2), (63, 64)])
+def test_a_cap_below_what_one_request_needs_is_raised(cap, least):
+    page = 1 if least == 2 else 64
+    refused = outcome(dense(), H100, None, Memory(64.0, 40.0), max_total_tokens=cap, page_size=page)
+
+    assert isinstance(refused, NoStart)
+    assert [(each.flag, each.action, each.value, each.tokens) for each in cures(refused)] == [
+        ("--max-total-tokens", "raise", str(least), least)
+    ]
 
 
 @given(

@@ -221,6 +221,7 @@ def assemble(
             attn_dp=layout.attn_dp,
             attn_cp=layout.attn_cp,
             attn_dcp=layout.dcp,
+            replicas=layout.replicas,
             pp_partition=args.pp_layer_partition,
         ),
         speculation=drafting,
