@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 from kvplan.errors import MissingExtra, TraceError
 
 CHUNK_BYTES = 1 << 20
-# 4 bytes of zstd may stand for 128 KiB: small bites keep what one of them yields small
-BITE_BYTES = 2048
+# 4 bytes of zstd may stand for 128 KiB: small bites keep what one of them yields below 16 MiB
+BITE_BYTES = 512
 SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
 MAGIC = {"gzip": (b"\x1f\x8b",), "zstd": (b"\x28\xb5\x2f\xfd", *SKIPPABLE)}
 # what may stand behind a member without meaning anything, as the usual programs see it
@@ -48,10 +48,10 @@ def mode_of(path: Path) -> int:
 
 
 def chunks(path: Path, compression: str | None) -> Iterator[bytes]:
-    """Unpacked content, a few MiB at a time; DamagedFile where unpacking fails."""
+    """Unpacked content, at most CHUNK_BYTES at a time; DamagedFile where unpacking fails."""
     try:
         with path.open("rb") as file:
-            yield from plain(file) if compression is None else unpacked(file, compression)
+            yield from plain(file) if compression is None else cut(unpacked(file, compression))
     except OSError as error:
         raise DamagedFile(f"cannot read: {reason_of(error)}") from None
 
@@ -59,6 +59,16 @@ def chunks(path: Path, compression: str | None) -> Iterator[bytes]:
 def plain(file: BinaryIO) -> Iterator[bytes]:
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
+
+
+def cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces of any size as pieces of at most CHUNK_BYTES."""
+    for piece in pieces:
+        if len(piece) <= CHUNK_BYTES:
+            yield piece
+            continue
+        for start in range(0, len(piece), CHUNK_BYTES):
+            yield piece[start : start + CHUNK_BYTES]
 
 
 def unpacked(file: BinaryIO, compression: str) -> Iterator[bytes]:

@@ -44,10 +44,10 @@ def json_rows(
             try:
                 try:
                     value = decode(text)
+                    if suspected:
+                        strangers.refuse(text)
                 except (msgspec.MsgspecError, RecursionError) as error:
                     raise undecoded(error, text) from None
-                if suspected:
-                    strangers.refuse(text)
                 row = parse(line, value)
             except BadRow as error:
                 tally.bad(error, source.where(line))

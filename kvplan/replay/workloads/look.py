@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 from stat import S_ISDIR
@@ -13,10 +14,13 @@ import msgspec
 from kvplan.errors import TraceError
 from kvplan.replay.workloads.binary import refuse_binary
 from kvplan.replay.workloads.compression import mode_of
+from kvplan.replay.workloads.fitting import KEYS
 from kvplan.replay.workloads.formats import CSV, JSON, YAML
 from kvplan.replay.workloads.rows import shown
 from kvplan.replay.workloads.sglang_log import request_event
 from kvplan.replay.workloads.stream import (
+    HEAD_BYTES,
+    MAX_DOCUMENT_BYTES,
     Source,
     head,
     numbered_lines,
@@ -62,7 +66,7 @@ def look(path: Path) -> tuple[Source, Look]:
     source = open_source(path)
     data = head(source)
     refuse_binary(source, data)
-    line, first = next(numbered_lines(source), (0, b""))
+    line, first = next(numbered_lines(source, MAX_DOCUMENT_BYTES), (0, b""))
     if not line:
         raise TraceError("the file is empty", where=str(path))
     if not first.lstrip().startswith(b"{"):
@@ -118,34 +122,26 @@ def json_look(source: Source, line: int, first: bytes) -> Look:
     """Keys of the first object: the first line, or the whole document where it is spread out."""
     spread = False
     try:
-        value = msgspec.json.decode(first)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        if isinstance(error, RecursionError):
-            raise TraceError("nested too deep", where=source.where(line)) from None
+        keys = tuple(KEYS.decode(first))
+    except msgspec.ValidationError:
+        raise no_object(source, line, first[:HEAD_BYTES].lstrip()) from None
+    except RecursionError:
+        raise TraceError("nested too deep", where=source.where(line)) from None
+    except msgspec.MsgspecError:
         if not first.rstrip().endswith(OPEN_ENDS):
             raise not_json(source, line, first) from None
-        value, spread = document(source, line), True
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        value = value[0]
-        seen = Look(kind=JSON, line=line, keys=tuple(value), sample=value)
-        raise TraceError(
-            f"a JSON array of objects with the keys {seen.listed()}",
-            where=source.where(line),
-            hint=JSON_LINES,
-        )
-    if not isinstance(value, dict):
-        raise TraceError(
-            f"the first row is no object: {shown(first[:60].decode(errors='replace'))}",
-            where=source.where(line),
-        )
-    return Look(kind=JSON, line=line, keys=tuple(value), sample=value, spread=spread)
+        keys, spread = document(source, line), True
+    # values are not unpacked: a few bytes of them may stand for gigabytes
+    return Look(kind=JSON, line=line, keys=keys, sample=None, spread=spread)
 
 
-def document(source: Source, line: int) -> Any:
-    """A JSON document spread over many lines."""
+def document(source: Source, line: int) -> tuple[str, ...]:
+    """Keys of a JSON document spread over many lines."""
     content = whole(source)
     try:
-        return msgspec.json.decode(content)
+        return tuple(KEYS.decode(content))
+    except msgspec.ValidationError:
+        raise no_object(source, line, content[:HEAD_BYTES].lstrip()) from None
     except RecursionError:
         raise TraceError("nested too deep", where=source.where(line)) from None
     except msgspec.MsgspecError as error:
@@ -156,6 +152,24 @@ def document(source: Source, line: int) -> Any:
             where=source.where(at),
             hint=JSON_LINES,
         ) from None
+
+
+def no_object(source: Source, line: int, start: bytes) -> TraceError:
+    """The refusal of JSON that is no object; an array's first object is named by its keys."""
+    where = source.where(line)
+    try:
+        inner = start.removeprefix(b"[").decode(errors="replace").lstrip()
+        value, _ = json.JSONDecoder().raw_decode(inner)
+    except RecursionError:
+        return TraceError("nested too deep", where=where)
+    except ValueError:
+        value = None
+    if start.startswith(b"[") and isinstance(value, dict):
+        seen = Look(kind=JSON, line=line, keys=tuple(value), sample=None)
+        problem = f"a JSON array of objects with the keys {seen.listed()}"
+        return TraceError(problem, where=where, hint=JSON_LINES)
+    shown_start = shown(start[:60].decode(errors="replace"))
+    return TraceError(f"the first row is no object: {shown_start}", where=where)
 
 
 def not_json(source: Source, line: int, first: bytes) -> TraceError:

@@ -13,7 +13,7 @@ from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import BadRow, Row, token_count
 from kvplan.replay.workloads.stream import Source, numbered_lines
 from kvplan.replay.workloads.tally import Tally
-from kvplan.replay.workloads.tokens import Parameters, token_identity
+from kvplan.replay.workloads.tokens import LEFT_OUT, Parameters, token_identity
 
 HEALTH_CHECK = "HEALTH_CHECK"
 MARK = b'"event": "request.'
@@ -28,7 +28,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 class Out(msgspec.Struct, frozen=True):
     meta_info: Meta
-    output_ids: Any = None
+    output_ids: msgspec.Raw = LEFT_OUT
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from kvplan.replay.workloads.rows import BadRow, Row, token_count
 from kvplan.replay.workloads.stream import Source
 from kvplan.replay.workloads.supplied import supplied_arrivals
 from kvplan.replay.workloads.tally import Tally
-from kvplan.replay.workloads.tokens import Parameters, token_identity
+from kvplan.replay.workloads.tokens import LEFT_OUT, Parameters, token_identity
 
 
 class MetricsRow(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             row.id or "",
             asked.max_new,
             asked.session_id,
-            token_identity(asked.input_ids, input_len, None, 0),
+            token_identity(asked.input_ids, input_len, LEFT_OUT, 0),
         )
 
     return json_rows(source, tally, MetricsRow, parse, "sglang_metrics")

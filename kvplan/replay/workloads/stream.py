@@ -14,7 +14,9 @@ from kvplan.replay.workloads.compression import DamagedFile, chunks, compression
 
 BATCH_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
-MAX_LINE_BYTES = 64 << 20
+# a million hash ids take about 10 MiB
+MAX_ROW_BYTES = 16 << 20
+MAX_DOCUMENT_BYTES = 64 << 20
 MAX_YAML_BYTES = 2 << 20
 BOM = b"\xef\xbb\xbf"
 
@@ -51,10 +53,13 @@ def head(source: Source, limit: int = HEAD_BYTES) -> bytes:
     return b"".join(parts).removeprefix(BOM)
 
 
-def line_batches(source: Source) -> Iterator[tuple[int, list[bytes]]]:
+def line_batches(
+    source: Source, max_bytes: int = MAX_ROW_BYTES
+) -> Iterator[tuple[int, list[bytes]]]:
     """(number of the first line, lines without their ends), about a megabyte at a time.
 
-    Takes CRLF, a byte order mark, and a last line without an end.
+    Takes CRLF, a byte order mark, and a last line without an end. TraceError for a line that is
+    longer than a row can be.
     """
     number, rest = 1, b""
     try:
@@ -62,8 +67,8 @@ def line_batches(source: Source) -> Iterator[tuple[int, list[bytes]]]:
             content = rest + block
             lines = content.split(b"\n")
             rest = lines.pop()
-            if len(rest) > MAX_LINE_BYTES:
-                raise too_long(source, number + len(lines))
+            if len(rest) > max_bytes:
+                raise too_long(source, number + len(lines), max_bytes)
             if lines:
                 yield number, ended(lines) if b"\r\n" in content else lines
                 number += len(lines)
@@ -98,15 +103,15 @@ def ended(lines: list[bytes]) -> list[bytes]:
     return [line.removesuffix(b"\r") for line in lines]
 
 
-def numbered_lines(source: Source) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(source: Source, max_bytes: int = MAX_ROW_BYTES) -> Iterator[tuple[int, bytes]]:
     """(line number, line) of every line that is not blank."""
-    for first, lines in line_batches(source):
+    for first, lines in line_batches(source, max_bytes):
         for number, line in enumerate(lines, first):
             if line and not line.isspace():
                 yield number, line
 
 
-def whole(source: Source, limit: int = MAX_LINE_BYTES) -> bytes:
+def whole(source: Source, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """All of a file that is one document; TraceError beyond the limit."""
     parts: list[bytes] = []
     size = 0
@@ -134,8 +139,10 @@ def yaml_document(source: Source) -> Document:
     return yamlfile.parse(text, str(source.path))
 
 
-def too_long(source: Source, line: int) -> TraceError:
-    return TraceError(f"a line of more than {MAX_LINE_BYTES >> 20} MiB", where=source.where(line))
+def too_long(source: Source, line: int, max_bytes: int) -> TraceError:
+    return TraceError(
+        f"a line of more than {max_bytes >> 20} MiB, which is no request", where=source.where(line)
+    )
 
 
 def damaged(source: Source, line: int, error: TraceError) -> TraceError:

@@ -8,6 +8,9 @@ import msgspec
 
 from kvplan.replay.requests import TokenIds
 
+IDS = msgspec.json.Decoder(tuple[int, ...])
+LEFT_OUT = msgspec.Raw(b"null")
+
 
 class Sampling(msgspec.Struct, frozen=True):
     max_new_tokens: int | None = None
@@ -18,7 +21,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
     rid: str | list[str] | None = None
     session_id: str | None = None
-    input_ids: list[Any] | None = None
+    input_ids: msgspec.Raw = LEFT_OUT
     sampling_params: Sampling | list[Any] | None = None
 
     @property
@@ -30,7 +33,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def token_identity(
-    input_ids: list[Any] | None, input_len: int, output_ids: Any, output_len: int
+    input_ids: msgspec.Raw, input_len: int, output_ids: msgspec.Raw, output_len: int
 ) -> TokenIds | None:
     """The tokens themselves; None where the log left them out or cut them."""
     prompt = all_tokens(input_ids, input_len)
@@ -39,8 +42,10 @@ def token_identity(
     return TokenIds(prompt=prompt, output=all_tokens(output_ids, output_len) or ())
 
 
-def all_tokens(ids: Any, length: int) -> tuple[int, ...] | None:
+def all_tokens(ids: msgspec.Raw, length: int) -> tuple[int, ...] | None:
     """Ids as a tuple, None unless there are exactly `length` whole numbers."""
-    if not isinstance(ids, list) or len(ids) != length:
+    try:
+        tokens = IDS.decode(ids)
+    except (msgspec.MsgspecError, RecursionError):
         return None
-    return tuple(ids) if all(type(token) is int for token in ids) else None
+    return tokens if len(tokens) == length else None

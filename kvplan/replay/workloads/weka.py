@@ -15,7 +15,13 @@ from kvplan.replay.workloads.compression import reason_of
 from kvplan.replay.workloads.jsonrows import undecoded
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import OUT_OF_RANGE, BadRow, Row, shown, token_count
-from kvplan.replay.workloads.stream import Source, numbered_lines, open_source, whole
+from kvplan.replay.workloads.stream import (
+    MAX_DOCUMENT_BYTES,
+    Source,
+    numbered_lines,
+    open_source,
+    whole,
+)
 from kvplan.replay.workloads.supplied import supplied_arrivals
 from kvplan.replay.workloads.tally import Tally
 
@@ -107,7 +113,7 @@ def folder_files(folder: Path) -> list[Path]:
 
 def documents(source: Source) -> Iterator[tuple[int, bytes]]:
     """(line, text) of each document: a line each, or the whole file where its first line is no object."""
-    lines = numbered_lines(source)
+    lines = numbered_lines(source, MAX_DOCUMENT_BYTES)
     line, first = next(lines, (1, b""))
     if not is_complete(first):
         yield line, whole(source)

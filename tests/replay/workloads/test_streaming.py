@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 
 PEAK_MIB = """
 import sys
@@ -57,6 +59,27 @@ def test_ten_times_the_rows_take_no_more_memory(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_rows_far_out_of_order_are_sorted_within_the_memory_allowed(tmp_path):
     assert peak_mib(azure(tmp_path / "w.csv", 500_000, shuffled=True), 500_000) <= 120
+
+
+ROW = b'{"timestamp": 0, "input_length": 1, "output_length": 1'
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    "content",
+    [
+        ROW + b"}" + b"\n" * (48 << 20),
+        ROW + b', "x": [' + b"[]," * (4 << 20) + b"1]}",
+    ],
+    ids=["blank lines", "one wide row"],
+)
+@pytest.mark.parametrize("packed", [gzip.compress, zstandard.ZstdCompressor(level=19).compress])
+def test_a_small_file_that_unpacks_to_much_takes_little_memory(tmp_path, content, packed):
+    path = tmp_path / "w"
+    path.write_bytes(packed(content))
+
+    assert path.stat().st_size < 100_000
+    assert peak_mib(path, 1) <= 200
 
 
 @pytest.mark.nightly
