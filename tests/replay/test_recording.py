@@ -207,7 +207,12 @@ def test_no_operation_writes_beyond_its_row(kvplan, tmp_path, family, operations
         (
             [ALLOC, EXTEND, {"op": "release", "spans": [["a", 64, 80]]}],
             {},
-            "operation 3: request 'a' has no slots from position 64 on",
+            "own.jsonl:4: request 'a' has no tokens 64 to 80",
+        ),
+        (
+            [ALLOC, EXTEND, {"op": "release", "spans": [["a", 16, 80]]}],
+            {},
+            "operation 3: request 'a' has no slots from position 48 on",
         ),
         ([{"op": "take_state", "state": 1}], {}, "the launch has no recurrent states"),
         (

@@ -15,7 +15,7 @@ from kvplan.replay.workloads.ledger import Ledger
 from kvplan.replay.workloads.operations import NAMES as OPERATION_NAMES
 from kvplan.replay.workloads.operations import Operation
 from kvplan.replay.workloads.options import ReadOptions
-from kvplan.replay.workloads.rows import BadRow, Row, shown
+from kvplan.replay.workloads.rows import MAX_TOKENS, BadRow, Row, shown
 from kvplan.replay.workloads.stream import Source, numbered_lines, open_source, yaml_document
 from kvplan.replay.workloads.tally import Tally
 
@@ -42,7 +42,8 @@ class EventTrace:
 
     def __iter__(self) -> Iterator[Operation]:
         """Operations in file order; TraceError at one that contradicts those before it."""
-        ledger = Ledger()
+        size = self.header.get("page_size")
+        ledger = Ledger(size if isinstance(size, int) and 0 < size <= MAX_TOKENS else None)
         for where, operation in self._located():
             try:
                 ledger.take(operation)

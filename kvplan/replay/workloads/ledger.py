@@ -22,12 +22,17 @@ from kvplan.replay.workloads.operations import (
     TakeState,
 )
 from kvplan.replay.workloads.rows import INCONSISTENT, MAX_TOKENS, BadRow, shown
+from kvplan.units import ceil_page
 
 
 class Ledger:
-    """Tokens by live request and by those that left them in the cache; a refusal changes nothing."""
+    """Tokens by live request and by those that left them in the cache; a refusal changes nothing.
 
-    def __init__(self) -> None:
+    `page_size` is that of the pools, where the trace says it.
+    """
+
+    def __init__(self, page_size: int | None = None) -> None:
+        self.page_size = page_size or MAX_TOKENS
         self.seq_lens: dict[str, int] = {}
         self.left: dict[str, int] = {}
         self.states: set[int] = set()
@@ -69,8 +74,10 @@ class Ledger:
             if held is None:
                 raise contradiction(f"request {shown(name)} holds no tokens")
             # a page that ends a span goes whole, with positions that hold no token yet
-            if not 0 <= start < stop:
-                raise contradiction(f"request {shown(name)} has no tokens {start} to {stop}")
+            if not 0 <= start < stop <= ceil_page(held, self.page_size) or start >= held:
+                raise contradiction(
+                    f"request {shown(name)} has no tokens {start} to {stop}", f"it holds {held}"
+                )
 
     def alloc(self, operation: Alloc) -> None:
         if operation.prefixes and len(operation.prefixes) != len(operation.requests):
@@ -78,8 +85,13 @@ class Ledger:
                 f"{len(operation.requests)} requests, {len(operation.prefixes)} prefixes"
             )
         for name in operation.requests:
-            if name in self.seq_lens or name in self.left:
+            if name in self.seq_lens:
                 raise contradiction(f"request {shown(name)} has a row already")
+            if name in self.left:
+                raise contradiction(
+                    f"request {shown(name)} left, and its tokens are still cached",
+                    "take another name, such as " + shown(f"{name}#2"),
+                )
         for prefix in operation.prefixes:
             self.need_spans(prefix)
         self.seq_lens.update(dict.fromkeys(operation.requests, 0))

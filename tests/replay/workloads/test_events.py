@@ -72,6 +72,21 @@ def test_what_is_written_is_read_back(tmp_path_factory, groups, num_tokens):
     [
         (EXTEND, 2, "request 'a' has no row"),
         (ALLOC + ALLOC, 3, "request 'a' has a row already"),
+        (
+            ALLOC + EXTEND + '{"op": "leave", "requests": ["a"]}\n' + ALLOC,
+            5,
+            "request 'a' left, and its tokens are still cached",
+        ),
+        (
+            ALLOC + EXTEND + '{"op": "release", "spans": [["a", 500, 600]]}',
+            4,
+            "request 'a' has no tokens 500 to 600",
+        ),
+        (
+            ALLOC + EXTEND + '{"op": "move", "kept": [["a", 0, 9]], "incoming": [["a", 9, 10]]}',
+            4,
+            "request 'a' has no tokens 9 to 10",
+        ),
         (ALLOC + '{"op": "decode", "requests": ["a"]}', 3, "request 'a' decodes without a prompt"),
         (ALLOC + EXTEND + EXTEND, 4, "request 'a' holds 9 tokens, but its prefix_len is 0"),
         (ALLOC + EXTEND.replace("[0]", "[12]"), 3, "request 'a' goes back from 12 to 9 tokens"),
@@ -135,3 +150,19 @@ def test_an_unknown_operation_is_refused_with_those_there_are(tmp_path):
 
     assert caught.value.where == f"{file}:2"
     assert "alloc, extend, decode" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("header", "stop", "taken"),
+    [("", 600, True), (', "page_size": 8', 16, True), (', "page_size": 8', 17, False)],
+)
+def test_a_span_ends_with_the_last_page_of_its_tokens(tmp_path, header, stop, taken):
+    path = tmp_path / "e.jsonl"
+    release = f'{{"op": "release", "spans": [["a", 8, {stop}]]}}\n'
+    path.write_text(f'{{"kvplan": "events", "version": 1{header}}}\n{ALLOC}{EXTEND}{release}')
+
+    if taken:
+        assert len(list(open_events(path))) == 3
+    else:
+        with pytest.raises(TraceError, match=r"e.jsonl:4: request 'a' has no tokens 8 to 17"):
+            list(open_events(path))
