@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from kvplan.replay.workloads.tally import Tally
 from kvplan.replay.workloads.tokens import LEFT_OUT, Parameters, token_identity
 
 HEALTH_CHECK = "HEALTH_CHECK"
-MARK = b'"event": "request.'
+MARK = re.compile(rb'"event": ?"request\.')
 MAX_UNFINISHED = 1_000_000
 
 
@@ -68,7 +69,7 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
 def request_event(line: bytes) -> bytes | None:
     """The JSON of a request's line, behind the time that the server's logger puts before it."""
     event = line[line.find(b"{") :]
-    return event if MARK in event and event.startswith(b"{") else None
+    return event if event.startswith(b"{") and MARK.search(event) else None
 
 
 class Log:

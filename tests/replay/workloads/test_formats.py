@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvplan.errors import InputError, TraceError
@@ -234,3 +236,18 @@ def test_a_time_unit_rescales_a_trace_without_one_of_its_own():
 def test_an_answer_length_that_no_request_has_is_refused_by_its_flag(output_len):
     with pytest.raises(InputError, match=f"--output-len {output_len} is no number of tokens"):
         opened(DATA / "servegen_a.jsonl", request_rate=1.0, output_len=output_len)
+
+
+def test_a_log_whose_lines_were_written_anew_without_blanks_is_read_alike(tmp_path):
+    path = tmp_path / "w.log"
+    given = (DATA / "sglang_requests.log").read_text().splitlines()
+    compact = [
+        line[: line.find("{")]
+        + json.dumps(json.loads(line[line.find("{") :]), separators=(",", ":"))
+        if "{" in line
+        else line
+        for line in given
+    ]
+    path.write_text("\n".join(compact))
+
+    assert requests(path) == requests(DATA / "sglang_requests.log")
