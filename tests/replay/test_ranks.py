@@ -9,11 +9,21 @@ import socket
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from kvplan.errors import InputError
+from kvplan.planner import PlanInputs, plan, read_inputs
+from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.pools.ranks import Part, part_of
+from kvplan.replay.pools.same_launch import common_ground
+from kvplan.replay.run import ReplayOptions
+from kvplan.replay.settings import Choices
+from kvplan.replay.trace import PoolOptions, Session
+from kvplan.replay.workloads.named import workload_path
+from kvplan.replay.workloads.options import ReadOptions
+from kvplan.replay.workloads.workload import open_workload
 from tests.replay.plans import small_plan
 
 LAUNCH = (
@@ -144,7 +154,7 @@ def both_ranks(program, *argv):
     ]
 
 
-def test_ranks_with_other_launches_are_refused(tmp_path):
+def test_ranks_with_another_launch_are_refused_by_what_differs(tmp_path):
     program = tmp_path / "other.py"
     program.write_text(
         textwrap.dedent(
@@ -152,16 +162,69 @@ def test_ranks_with_other_launches_are_refused(tmp_path):
             import os, sys
             from kvplan.commands.app import main
 
-            more = ["--set", f"max_total_tokens={16384 - 16 * int(os.environ['RANK'])}"]
-            sys.exit(main(sys.argv[1:] + more))
+            more = ["--kv-cache-dtype", "fp8_e4m3", "--stamp", "--tpot", "21"]
+            sys.exit(main(sys.argv[1:] + more * int(os.environ["RANK"])))
             """
         )
     )
-    done = torchrun(tmp_path, (str(program),), *LAUNCH, "--pp-size", "2", "--quiet")
+    ranks = both_ranks(program, *LAUNCH, "--pp-size", "2", "--quiet")
+    try:
+        said = [each.communicate(timeout=60) for each in ranks]
+    finally:
+        for each in ranks:
+            each.kill()
 
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "error: the ranks plan different pools: 16,368 to 16,384 tokens" in done.stderr
+    for out, err in said:
+        assert out == ""
+        assert "error: rank 1 differs from rank 0 in: launch, assumptions, options\n" in err
+    assert [each.returncode for each in ranks] == [2, 2]
+
+
+def ground(
+    model="llama-3.1-8b", gpu="h100", name="chat", reading=None, pools=None, assumed=None,
+    choices=None, limit=None, **server,
+):  # fmt: skip
+    launch = read_inputs(PlanInputs(model=model, gpu=gpu, server=server))
+    options = ReplayOptions(
+        assumptions=Assumptions(**assumed or {}), choices=Choices(**choices or {}), limit=limit
+    )
+    path = name if isinstance(name, Path) else workload_path(name)
+    workload = open_workload(path, options=ReadOptions(**reading or {}))
+    session = Session(launch, plan(launch).outcome, options)
+    return common_ground(session, workload, PoolOptions(**pools or {}), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("other", "differing"),
+    [
+        ({"model": "qwen3-8b"}, {"model", "pools"}),
+        ({"gpu": "h200"}, {"launch", "pools"}),
+        ({"kv_cache_dtype": "fp8_e4m3"}, {"launch", "pools"}),
+        ({"context_length": 8000}, {"launch", "pools"}),
+        ({"choices": {"schedule_policy": "lpm"}}, {"scheduler"}),
+        ({"choices": {"conservativeness": 0.5}}, {"scheduler"}),
+        ({"assumed": {"decode_ns": 21_000_000}}, {"assumptions"}),
+        ({"assumed": {"max_new": "context"}}, {"assumptions"}),
+        ({"name": "documents"}, {"workload"}),
+        ({"reading": {"skip_bad_rows": True}}, {"workload"}),
+        ({"limit": 41}, {"workload"}),
+        ({"pools": {"stamp": True}}, {"options"}),
+        ({"pools": {"verify_every": 7}}, {"options"}),
+        ({"pools": {"kv_scale": True}}, {"options"}),
+        ({"pools": {"record": Path("a.jsonl"), "shrink": True}}, set()),
+    ],
+)
+def test_whatever_decides_a_replay_is_compared_over_the_ranks(other, differing):
+    mine, theirs = ground(), ground(**other)
+
+    assert {name for name in mine if mine[name] != theirs[name]} == differing
+
+
+def test_where_a_workload_lies_is_no_difference(tmp_path):
+    copy = tmp_path / "elsewhere.yaml"
+    copy.write_bytes(workload_path("chat").read_bytes())
+
+    assert ground(name=copy) == ground()
 
 
 @pytest.mark.parametrize(

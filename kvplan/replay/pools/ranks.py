@@ -97,25 +97,25 @@ def common_tokens(plan: Plan, part: Part, device: torch.device) -> int:
     cap = plan.resolved.max_total_tokens
     tokens = torch.tensor(alone if cap is None else min(alone, cap), device=device)
     if part.num_ranks > 1:
-        refuse_other_plans(plan, device)
         with together():
             dist.all_reduce(tokens, op=dist.ReduceOp.MIN)
     return floor_page(int(tokens), plan.resolved.page_size)
 
 
-def refuse_other_plans(plan: Plan, device: torch.device) -> None:
-    """InputError where the ranks do not plan the same pools."""
-    sizes = [plan.tokens, plan.rows, plan.reserves.alloc_page_size]
-    bounds = torch.tensor([sizes, [-size for size in sizes]], device=device)
+def refuse_other_launches(part: Part, device: torch.device, mine: dict[str, int]) -> None:
+    """InputError, with the parts that differ, where the ranks have not the same digests."""
+    on_cuda = device.type == "cuda"  # gloo takes tensors on the CPU, whatever the pools are on
+    digests = torch.tensor(list(mine.values()), device=device if on_cuda else "cpu")
+    theirs = [torch.empty_like(digests) for _ in range(part.num_ranks)]
     with together():
-        dist.all_reduce(bounds, op=dist.ReduceOp.MIN)
-    for name, least, most in zip(
-        ("tokens", "rows", "tokens a page"), *bounds.tolist(), strict=True
-    ):
-        if least != -most:
+        dist.all_gather(theirs, digests)
+    first, *others = [each.tolist() for each in theirs]
+    for rank, other in enumerate(others, 1):
+        pairs = zip(mine, first, other, strict=True)
+        if differing := [name for name, one, another in pairs if one != another]:
             raise InputError(
-                f"the ranks plan different pools: {least:,} to {-most:,} {name}",
-                hint="start every rank with the same launch",
+                f"rank {rank} differs from rank 0 in: {', '.join(differing)}",
+                hint="start every rank with the same launch, workload and options",
             )
 
 

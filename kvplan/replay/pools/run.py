@@ -18,7 +18,14 @@ from kvplan.replay.pools.assembly import Assembly, assemble, blank
 from kvplan.replay.pools.devices import Place, one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.measure import measure
-from kvplan.replay.pools.ranks import Part, common_tokens, everyone, joined, part_of
+from kvplan.replay.pools.ranks import (
+    Part,
+    common_tokens,
+    everyone,
+    joined,
+    part_of,
+    refuse_other_launches,
+)
 from kvplan.replay.pools.recording import (
     OPERATIONS,
     Recording,
@@ -26,6 +33,7 @@ from kvplan.replay.pools.recording import (
     recording,
     write_whole,
 )
+from kvplan.replay.pools.same_launch import common_ground
 from kvplan.replay.pools.shrink import shortest
 from kvplan.replay.pools.snapshot import Snapshot
 from kvplan.replay.pools.verified import (
@@ -61,6 +69,9 @@ def trace_pools(
         session = msgspec.structs.replace(session, observers=())
         options = msgspec.structs.replace(options, record=None, shrink=False)
     with joined(part, place.device):
+        if part.num_ranks > 1:
+            mine = common_ground(session, workload, options, place.device.type)
+            refuse_other_launches(part, place.device, mine)
         return Trial(session, workload, options, watch, part, place).outcome()
 
 
