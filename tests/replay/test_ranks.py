@@ -24,6 +24,7 @@ from kvplan.replay.trace import PoolOptions, Session
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.workload import open_workload
+from kvplan.sizing.plan import Plan
 from tests.replay.plans import small_plan
 
 LAUNCH = (
@@ -190,7 +191,9 @@ def ground(
     )
     path = name if isinstance(name, Path) else workload_path(name)
     workload = open_workload(path, options=ReadOptions(**reading or {}))
-    session = Session(launch, plan(launch).outcome, options)
+    planned = plan(launch).outcome
+    assert isinstance(planned, Plan)
+    session = Session(launch, planned, options)
     return common_ground(session, workload, PoolOptions(**pools or {}), "cpu")
 
 
