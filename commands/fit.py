@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kvplan.errors import InputError
-from kvplan.planner import Launch, plan
+from kvplan.planner import plan
 from kvplan.report.fit import fit_report
 from kvplan.search.fit import fit as search
 from kvplan.search.fit import trial_now
@@ -17,6 +16,7 @@ from kvplan.search.knobs import KNOBS, Goal, knob_named
 from kvplan.search.target import Target, check_target
 
 from . import launch_options as options
+from . import workload_options as reading
 from .render import console, json_text, write_file, write_json
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -56,9 +56,19 @@ def fit(
     host_tokens: HostTokens = None,
     headroom_gib: HeadroomGib = None,
     workload: WorkloadFile = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Replay the first so many requests.")
-    ] = None,
+    format: reading.Format = None,
+    skip_bad_rows: reading.SkipBadRows = False,
+    block_size: reading.BlockSize = None,
+    prefix_only: reading.PrefixOnly = False,
+    time_unit: reading.TimeUnit = None,
+    request_rate: reading.RequestRate = None,
+    output_len: reading.OutputLen = None,
+    seed: reading.Seed = None,
+    limit: reading.Limit = None,
+    max_new: reading.MaxNew = "exact",
+    tpot: reading.Tpot = 20.0,
+    prefill_rate: reading.PrefillRate = 20_000.0,
+    accept_len: reading.AcceptLen = None,
     smallest: Annotated[bool, typer.Option("--smallest", help="The smallest value.")] = False,
     largest: Annotated[bool, typer.Option("--largest", help="The largest value.")] = False,
     gpu: options.Gpu = None,
@@ -87,23 +97,33 @@ def fit(
             words, gpu, parallel, speculative, draft, launch, launch_file, launch_name, sets, memory
         )
     )
+    traffic = None
+    if workload is not None:
+        from .fit_traffic import read_traffic
+
+        traffic = read_traffic(
+            workload, asked.scheduling,
+            format=format, skip_bad_rows=skip_bad_rows, block_size=block_size,
+            prefix_only=prefix_only, time_unit=time_unit, request_rate=request_rate,
+            output_len=output_len, seed=seed, limit=limit, max_new=max_new, tpot=tpot,
+            prefill_rate=prefill_rate, accept_len=accept_len,
+        )  # fmt: skip
     target = Target(
         tokens=tokens,
         requests=requests,
         context=context,
         host_tokens=host_tokens,
         headroom_gib=headroom_gib,
-        workload=open_file(workload),
-        scheduling=asked.scheduling,
-        limit=limit,
+        workload=None if traffic is None else traffic.workload,
+        replay=None if traffic is None else traffic.replay,
     )
     check_target(target)
     report = fit_report(
         [search(asked.launch, target, knob, goal) for knob in knobs],
         target,
         trial_now(asked.launch, target),
-        assumed=assumed(asked.launch),
-        warnings=(*asked.warnings, *left_out(asked.scheduling, workload)),
+        assumed=(*plan(asked.launch).estimate.assumed, *(traffic.assumed if traffic else ())),
+        warnings=(*asked.warnings, *(traffic.warnings if traffic else ())),
         ignored=asked.ignored,
     )
     show(report, json=json, output=output, quiet=quiet, color=not no_color)
@@ -115,30 +135,6 @@ def wanted(smallest: bool, largest: bool) -> Goal | None:
     if smallest and largest:
         raise InputError("--smallest and --largest exclude each other")
     return "smallest" if smallest else "largest" if largest else None
-
-
-def open_file(workload: str | None) -> Any:
-    """The workload, checked to its end; None where none is named."""
-    if workload is None:
-        return None
-    from kvplan.replay.workloads.named import workload_path
-    from kvplan.replay.workloads.workload import open_workload
-
-    return open_workload(workload_path(workload))
-
-
-def left_out(scheduling: Mapping[str, Any], workload: str | None) -> tuple[str, ...]:
-    """What the replay of a workload leaves out of the launch."""
-    if workload is None:
-        return ()
-    from kvplan.replay.settings import not_modelled
-
-    return not_modelled(scheduling)
-
-
-def assumed(launch: Launch) -> tuple[str, ...]:
-    """What the sizing of the launch as it stands had to assume."""
-    return plan(launch).estimate.assumed
 
 
 def show(

@@ -23,6 +23,7 @@ from kvplan.sizing.plan import Plan
 
 from . import launch_options as options
 from . import trace_options as own
+from . import workload_options as reading
 from .interrupts import stoppable
 from .render import console, json_text, write_file, write_json
 from .trace_live import screen
@@ -52,19 +53,19 @@ def trace(
     kv_scale: own.KvScale = False,
     stamp: own.Stamp = False,
     verify_every: own.VerifyEvery = 1000,
-    format: own.Format = None,
-    skip_bad_rows: own.SkipBadRows = False,
-    block_size: own.BlockSize = None,
-    prefix_only: own.PrefixOnly = False,
-    time_unit: own.TimeUnit = None,
-    request_rate: own.RequestRate = None,
-    output_len: own.OutputLen = None,
-    seed: own.Seed = None,
-    limit: own.Limit = None,
-    max_new: own.MaxNew = "exact",
-    tpot: own.Tpot = 20.0,
-    prefill_rate: own.PrefillRate = 20_000.0,
-    accept_len: own.AcceptLen = None,
+    format: reading.Format = None,
+    skip_bad_rows: reading.SkipBadRows = False,
+    block_size: reading.BlockSize = None,
+    prefix_only: reading.PrefixOnly = False,
+    time_unit: reading.TimeUnit = None,
+    request_rate: reading.RequestRate = None,
+    output_len: reading.OutputLen = None,
+    seed: reading.Seed = None,
+    limit: reading.Limit = None,
+    max_new: reading.MaxNew = "exact",
+    tpot: reading.Tpot = 20.0,
+    prefill_rate: reading.PrefillRate = 20_000.0,
+    accept_len: reading.AcceptLen = None,
     fail_on: own.FailOn = None,
     record: own.Record = None,
     shrink: own.Shrink = False,

@@ -21,7 +21,7 @@ def assumed(
 ) -> tuple[str, ...]:
     """Assumptions about clients, steps and sharing, then what is not modelled of this launch."""
     return (
-        *client_notes(assumptions, workload),
+        *client_notes(assumptions, workload.with_max_new, workload.input.count),
         *draft_notes(server),
         *sharing_notes(hashed=hashed),
         *launch_notes(plan),
@@ -33,12 +33,12 @@ def assumed_of_operations(plan: Plan) -> tuple[str, ...]:
     return tuple(launch_notes(plan))
 
 
-def client_notes(assumptions: Assumptions, workload: WorkloadSummary) -> Iterator[str]:
-    """Wishes and step times."""
-    wish, said = assumptions.max_new, workload.with_max_new
+def client_notes(assumptions: Assumptions, said: int, num_requests: int) -> Iterator[str]:
+    """Wishes, which so many of the requests have of their own, and step times."""
+    wish = assumptions.max_new
     if said:
         yield f"{said:,} requests ask for the new tokens that the workload says, whatever --max-new is"
-    if said < workload.input.count:
+    if said < num_requests:
         rest = "clients" if not said else "the others"
         if wish == "exact":
             yield f"{rest} ask for exactly the tokens they got (--max-new)"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -38,9 +37,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """least GiB that stay free beside weights and pools"""
     workload: Iterable[Any] | None = None
     """requests to replay, none of which may be retracted or rejected"""
-    scheduling: Mapping[str, Any] = MappingProxyType({})
-    """the launch's server arguments that decide a replay but no size, by field"""
-    limit: int | None = None
+    replay: Any = None
+    """its ReplayOptions"""
 
     @property
     def costly(self) -> bool:
@@ -127,12 +125,10 @@ def workload_miss(plan: Plan, target: Target) -> Miss | None:
     """The first retraction or rejection of a replay, which is stopped there."""
     from kvplan.replay.measured import measured
     from kvplan.replay.run import Driver, ReplayOptions, over_counts
-    from kvplan.replay.settings import launch_choices
 
     assert target.workload is not None
     first = FirstShortage()
-    options = ReplayOptions(choices=launch_choices(target.scheduling), limit=target.limit)
-    run = over_counts(plan, target.workload, options)
+    run = over_counts(plan, target.workload, target.replay or ReplayOptions())
     result, broken = measured(Driver(run, observers=[first], stop=first.met))
     served = result.num_finished / max(1, result.num_requests)
     if broken is not None:

@@ -96,6 +96,22 @@ def test_what_serves_a_workload_is_found_with_the_launchs_own_scheduler(kvplan):
     assert kvplan("trace", *launch, "--max-running-requests", found + 1, "-q")[0] == 1
 
 
+def test_what_a_workload_does_not_say_is_supplied_and_told(kvplan, tmp_path):
+    file = tmp_path / "batch.jsonl"
+    row = {"request_id": 0, "type": "text", "input_length": 40, "hash_ids": [1, 2, 3]}
+    file.write_text("".join(json.dumps(row | {"request_id": n}) + "\n" for n in range(9)))
+    argv = ("fit", *DENSE, "--find", "page-size", "--workload", file)
+    assert "--request-rate R" in kvplan(*argv)[2]
+    code, out, _ = kvplan(
+        *argv, "--request-rate", "4", "--output-len", "20", "--max-new", "context", "--json"
+    )
+    notes = json.loads(out)["assumed"]
+
+    assert code == 0
+    assert "requests arrive at 4 a second, drawn with seed 0 (--request-rate)" in notes
+    assert "clients ask for as much as the context holds (--max-new)" in notes
+
+
 def test_what_a_replay_leaves_out_of_the_schedule_is_said(kvplan):
     launch = (
         "llama-3.1-8b",
