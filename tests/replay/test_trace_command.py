@@ -253,7 +253,7 @@ def test_the_live_view_goes_to_stderr(kvplan):
         (["--workload", "chat", "--request-rate", "1e-300"], "0.000001 or more, or inf"),
         (["--workload", "chat", "--device", "meta", "--stamp"], "--stamp needs slots, on meta"),
         (["--workload", "chat", "--device", "meta", "--record", "x.json"], "--record needs slots"),
-        (["--workload", "chat", "--seed", "5"], "--seed has no meaning for synthetic"),
+        (["--workload", "chat", "--seed", "5"], "its seed is in the file: change 'seed' there"),
         (["--workload", "chat", "--max-new", "all"], "exact, context, or a whole number"),
         (["--workload", "chat", "--max-new", "0"], "a max_new of 0 tokens"),
         (["--workload", "chat", "--tpot", "0"], "--tpot 0 is no step time"),

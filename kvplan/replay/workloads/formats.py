@@ -27,6 +27,8 @@ class Reader(Protocol):
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format: its kinds of file, the columns or keys that tell it, the flags it honours.
 
+    For a flag that it does not honour, `instead` says what does the same.
+
     Its rows (or its one document) have all of `required` and none of `absent`. A JSON object may
     be `spread` over many lines where a file is one document.
     """
@@ -38,6 +40,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     absent: frozenset[str] = frozenset()
     spread: bool = False
     honours: frozenset[str] = frozenset()
+    instead: dict[str, str] = {}
 
     def reader(self) -> Reader:
         """The module that reads it, imported on first use."""
@@ -143,6 +146,7 @@ FORMATS: dict[str, Format] = {
             title="synthetic workload",
             kinds=(YAML,),
             required=keys("requests", "arrivals", "input", "output"),
+            instead={"--seed": "its seed is in the file: change 'seed' there"},
         ),
         Format(
             name="events",

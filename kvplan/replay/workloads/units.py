@@ -20,11 +20,10 @@ def median_rps(order: Order) -> float | None:
     return None
 
 
-def unit_warning(order: Order) -> str | None:
-    """A question about the unit where the pace is beyond belief."""
+def unit_warning(order: Order, *, flag: bool) -> str | None:
+    """A question about the unit where the pace is beyond belief; `flag` says that one sets it."""
     rps = median_rps(order)
     if rps is None or MIN_RPS <= rps <= MAX_RPS:
         return None
-    return (
-        f"the median gap means {rps:.3g} requests a second: is the time unit right? (--time-unit)"
-    )
+    question = "is the time unit right? (--time-unit)" if flag else "are the times right?"
+    return f"the median gap means {rps:.3g} requests a second: {question}"

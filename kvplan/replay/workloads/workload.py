@@ -45,7 +45,8 @@ class Workload:
             raise TraceError(f"no request is left: {self.tally.describe()}", where=str(source.path))
         if self.inversions:
             self.tally.note(f"rows out of order, sorted by time: {self.inversions:,}")
-        if warning := unit_warning(self.order):
+        settable = "--time-unit" in FORMATS[detected.format].honours
+        if warning := unit_warning(self.order, flag=settable):
             self.tally.note(warning)
 
     @property
@@ -131,6 +132,7 @@ def open_workload(
         raise TraceError(
             f"{refused[0]} has no meaning for {chosen.title} files",
             where=str(path),
-            hint=f"leave it out; this format takes: {', '.join(sorted(chosen.honours)) or 'none'}",
+            hint=chosen.instead.get(refused[0])
+            or f"leave it out; this format takes: {', '.join(sorted(chosen.honours)) or 'none'}",
         )
     return Workload(Source(path, detected.compression), detected, options, progress)

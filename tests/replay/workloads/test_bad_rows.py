@@ -224,6 +224,15 @@ def test_a_pace_beyond_belief_asks_for_the_unit(tmp_path, times, unit, warned):
     assert any("is the time unit right?" in note for note in notes) == warned
 
 
+def test_a_pace_beyond_belief_names_a_flag_only_where_it_is_taken(tmp_path):
+    path = tmp_path / "w.csv"
+    path.write_text(AZURE + "".join(f"2030-01-07 09:00:00.000000{n},5,6\n" for n in range(1, 9)))
+
+    (note,) = opened(path).notes
+
+    assert note.endswith("requests a second: are the times right?")
+
+
 def test_fractions_of_milliseconds_ask_for_the_unit(tmp_path):
     path = tmp_path / "w.jsonl"
     path.write_text(f"{moon(timestamp=0.25)}\n{moon(timestamp=3.5)}\n")
