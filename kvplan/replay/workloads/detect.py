@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from kvplan.errors import TraceError, did_you_mean
-from kvplan.replay.workloads.fitting import most_specific
+from kvplan.replay.workloads.fitting import most_specific, nearest_format
 from kvplan.replay.workloads.formats import FORMATS, Format, Refused
 from kvplan.replay.workloads.look import JSON_LINES, Look, look
 from kvplan.replay.workloads.stream import Source
@@ -54,6 +54,14 @@ def decided(source: Source, seen: Look) -> Format:
     """The one format that fits best."""
     fitting = most_specific(seen.kind, seen.keys)
     where = source.where(seen.line)
+    near = None if fitting else nearest_format(seen.kind, seen.keys)
+    if near is not None:
+        missing = ", ".join(sorted(near.required - set(seen.keys)))
+        raise TraceError(
+            f"not quite {near.title}, which also needs {missing}: {seen.noun} {seen.listed()}",
+            where=where,
+            hint=f"known formats: {', '.join(FORMATS)}",
+        )
     if not fitting:
         raise TraceError(
             f"not a workload format that kvplan knows: {seen.noun} {seen.listed()}",

@@ -29,6 +29,16 @@ def most_specific(kind: str, present: Collection[str]) -> list[Known]:
     ]
 
 
+def nearest_format(kind: str, present: Collection[str]) -> Format | None:
+    """The format of which more than half of the needed keys are there, if it is the only one."""
+    near = [
+        format
+        for format in FORMATS.values()
+        if kind in format.kinds and 2 * len(format.required & set(present)) > len(format.required)
+    ]
+    return near[0] if len(near) == 1 else None
+
+
 class Strangers:
     """Rows of another format among those of a file, as far as their reader could take them.
 

@@ -103,7 +103,9 @@ class Zipf(Distribution, frozen=True, kw_only=True, tag="zipf"):
             raise ValueError(f"a zipf distribution over more than {MAX_ZIPF:,} values")
 
 
-Lengths = Length | Fixed | Uniform | Lognormal | Quantiles | Empirical | Zipf
+Drawn = Fixed | Uniform | Lognormal | Quantiles | Empirical | Zipf
+Lengths = Length | Drawn
+SomeLengths = Annotated[int, msgspec.Meta(ge=1, le=MAX_DRAWN)] | Drawn  # a bare 0 is none
 
 
 def ordered(low: int, high: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kvplan.errors import TraceError
+from kvplan.errors import InputError, TraceError
 from kvplan.replay.workloads.binary import refuse_binary
 from kvplan.replay.workloads.compression import mode_of
 from kvplan.replay.workloads.fitting import KEYS
@@ -180,7 +180,14 @@ def not_json(source: Source, line: int, first: bytes) -> TraceError:
 
 def yaml_look(source: Source, line: int) -> Look:
     """Keys of a YAML document, which must be a mapping."""
-    data = yaml_document(source).data
+    try:
+        data = yaml_document(source).data
+    except InputError as error:
+        raise InputError(
+            f"no workload that can be read: neither CSV nor JSON, and as YAML: {error.problem}",
+            where=error.where,
+            hint=error.hint,
+        ) from None
     if not isinstance(data, dict):
         raise TraceError("the YAML document is no mapping", where=source.where(line))
     return Look(kind=YAML, line=line, keys=tuple(data), sample=data)

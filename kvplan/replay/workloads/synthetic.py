@@ -13,7 +13,14 @@ from kvplan.replay.requests import BlockIds
 from kvplan.replay.runs import OWN_IDS, Said
 from kvplan.replay.workloads.arrivals import Arrivals, arrival_times
 from kvplan.replay.workloads.clock import NS_PER
-from kvplan.replay.workloads.lengths import Draw, Lengths, drawer, weighted, zipf_weights
+from kvplan.replay.workloads.lengths import (
+    Draw,
+    Lengths,
+    SomeLengths,
+    drawer,
+    weighted,
+    zipf_weights,
+)
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import MAX_TIME_NS, Row
 from kvplan.replay.workloads.stream import Source, yaml_document
@@ -53,17 +60,13 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     requests: Count
     arrivals: Arrivals
-    input: Lengths
+    input: SomeLengths
     output: Lengths
     description: str = ""
     seed: int = 0
     max_new: Lengths | None = None
     shared_prefixes: SharedPrefixes | None = None
     sessions: Sessions | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.input, int) and self.input < 1:
-            raise InputError(f"an input of {self.input} tokens", hint="1 or more")
 
 
 def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:

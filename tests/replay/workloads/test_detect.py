@@ -143,6 +143,16 @@ def test_a_pickle_is_refused_unopened_with_the_text_forms_named(tmp_path, protoc
         (b'[{"timestamp": 0}]\n', ":1: a JSON array of objects with the keys timestamp"),
         (b"[" * 100_000, ":1: nested too deep"),
         (b'{"a":' * 100_000, ":1: nested too deep"),
+        (
+            b"# Title\n\nSome prose: with colons: in it\n",
+            ":3:24: no workload that can be read: neither CSV nor JSON, and as YAML: mapping values",
+        ),
+        (
+            b"requests: 5\narrivals: {process: at_once}\ninput: 5\n",
+            ":1: not quite synthetic workload, which also needs output: the keys are requests",
+        ),
+        (b'{"timestamp": 0, "input_length": 5}\n', "not quite Mooncake, which also needs out"),
+        (b"TIMESTAMP,ContextTokens\n", "not quite Azure LLM inference, which also needs Gen"),
         (b"- a\n- b\n", "neither CSV, JSON nor YAML"),
         (b"arrivals: {process: poisson\n", "did not find expected"),
         (

@@ -201,7 +201,7 @@ def test_a_session_ends_where_its_context_would_not_fit(tmp_path):
     ("change", "where", "problem"),
     [
         (("requests: 50", "requests: 0"), "2:11", "0"),
-        (("input: 100", "input: 0"), "", "an input of 0 tokens"),
+        (("input: 100", "input: 0"), "4:8", "'input' must be an integer >= 1, got 0"),
         (("input: 100", "input: -3"), "4:8", "-3"),
         (("output: 20", "output: 1e3"), "5:9", "1e3"),
         (("process: constant", "process: konstant"), "3:21", "konstant"),
