@@ -14,7 +14,7 @@ from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.rows import BadRow, Row, token_count
 from kvplan.replay.workloads.stream import Source, numbered_lines
 from kvplan.replay.workloads.tally import Tally
-from kvplan.replay.workloads.tokens import LEFT_OUT, Parameters, token_identity
+from kvplan.replay.workloads.tokens import IGNORES_EOS, LEFT_OUT, Parameters, token_identity
 
 HEALTH_CHECK = "HEALTH_CHECK"
 MARK = re.compile(rb'"event": ?"request\.')
@@ -106,6 +106,8 @@ class Log:
         else:
             row = finished_row(line, entry, arrival_ns)
             self.tally.read += 1
+            if entry.obj is not None and entry.obj.ignores_eos:
+                self.tally.flagged[IGNORES_EOS] += 1
             return row
         return None
 

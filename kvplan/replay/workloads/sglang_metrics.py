@@ -14,7 +14,7 @@ from kvplan.replay.workloads.rows import BadRow, Row, token_count
 from kvplan.replay.workloads.stream import Source
 from kvplan.replay.workloads.supplied import supplied_arrivals
 from kvplan.replay.workloads.tally import Tally
-from kvplan.replay.workloads.tokens import LEFT_OUT, Parameters, token_identity
+from kvplan.replay.workloads.tokens import IGNORES_EOS, LEFT_OUT, Parameters, token_identity
 
 
 class MetricsRow(msgspec.Struct, frozen=True):
@@ -41,6 +41,8 @@ def read(source: Source, tally: Tally, options: ReadOptions) -> Iterator[Row]:
             raise undecoded(error, text) from None
         input_len = token_count(row.prompt_tokens, "prompt_tokens")
         output_len = token_count(row.completion_tokens, "completion_tokens")
+        if asked.ignores_eos:
+            tally.flagged[IGNORES_EOS] += 1
         return Row(
             arrival(row) if times is None else next(times),
             input_len,

@@ -10,10 +10,13 @@ from kvplan.replay.requests import TokenIds
 
 IDS = msgspec.json.Decoder(tuple[int, ...])
 LEFT_OUT = msgspec.Raw(b"null")
+# the engine reserves all of its new tokens for such a request, whatever the ratio
+IGNORES_EOS = "ignores eos, which is not modelled: read as any other"
 
 
 class Sampling(msgspec.Struct, frozen=True):
     max_new_tokens: int | None = None
+    ignore_eos: Any = None
 
 
 class Parameters(msgspec.Struct, frozen=True):
@@ -30,6 +33,11 @@ class Parameters(msgspec.Struct, frozen=True):
         sampling = self.sampling_params
         asked = sampling.max_new_tokens if isinstance(sampling, Sampling) else None
         return asked if asked is not None and asked >= 0 else None
+
+    @property
+    def ignores_eos(self) -> bool:
+        """Whether the client asked for an answer of just so many tokens."""
+        return isinstance(self.sampling_params, Sampling) and bool(self.sampling_params.ignore_eos)
 
 
 def token_identity(

@@ -186,6 +186,21 @@ def test_a_request_log_joins_received_and_finished_lines():
     }
 
 
+@pytest.mark.parametrize("name", ["sglang_requests.log", "sglang_metrics.log"])
+@pytest.mark.parametrize(("value", "count"), [("true", 1), ("false", 0), ("null", 0)])
+def test_requests_that_ignore_eos_are_counted(tmp_path, name, value, count):
+    path = tmp_path / "w.log"
+    quote = '\\"' if "metrics" in name else '"'
+    asked = f"{quote}max_new_tokens{quote}: {256 if 'metrics' in name else 64}"
+    given = (DATA / name).read_text()
+    assert asked in given
+    path.write_text(given.replace(asked, f"{asked}, {quote}ignore_eos{quote}: {value}"))
+
+    flagged = opened(path).tally.flagged
+
+    assert flagged["ignores eos, which is not modelled: read as any other"] == count
+
+
 def test_a_metrics_export_tells_what_the_client_asked_for():
     late, early = requests(DATA / "sglang_metrics.log")[::-1]
 
