@@ -121,5 +121,5 @@ def key_of(request: Request) -> Key:
     if isinstance(identity, TokenIds):
         return TokenKey([*identity.prompt, *identity.output])
     if isinstance(identity, TokenRuns):
-        return RunKey(identity.runs)
+        return RunKey(identity)
     return BlockKey(request.input_len, identity)

@@ -21,13 +21,16 @@ class BlockIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     namespace: str = ""
 
 
-Run = tuple[int, int]  # the id of its first token, and how many there are: ids rise one by one
-
-
 class TokenRuns(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Prefix identity by the tokens of prompt and answer, where many in a row have rising ids."""
+    """Prefix identity by tokens of prompt and answer, `length` of them, in runs of rising ids.
 
-    runs: tuple[Run, ...]
+    A run ends at its place in `stops`; its ids, less their positions, are its number in `shifts`.
+    The turns of a conversation share both lists: what later ones append lies beyond `length`.
+    """
+
+    shifts: list[int]
+    stops: list[int]
+    length: int
 
 
 class TokenIds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -72,12 +75,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             raise TraceError(
                 f"request '{self.rid}' has {len(identity.prompt)} token ids for {self.input_len} tokens"
             )
-        if isinstance(identity, TokenRuns):
-            num_ids = sum(length for _, length in identity.runs)
-            if num_ids < self.input_len:
-                raise TraceError(
-                    f"request '{self.rid}' has {num_ids} token ids for {self.input_len} tokens"
-                )
+        if isinstance(identity, TokenRuns) and identity.length < self.input_len:
+            raise TraceError(
+                f"request '{self.rid}' has {identity.length} token ids for {self.input_len} tokens"
+            )
         if isinstance(identity, BlockIds):
             if identity.block_size < 1:
                 raise TraceError(f"request '{self.rid}' has blocks of {identity.block_size} tokens")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
-from kvplan.replay.requests import Run, TokenRuns
+from kvplan.replay.requests import TokenRuns
 
 OWN_IDS = 1 << 32  # ids that each conversation has for itself, by position
 
@@ -18,18 +18,21 @@ class Said:
 
     def __init__(self, number: int) -> None:
         self.length = 0
-        self._runs: list[Run] = []
+        self._shifts: list[int] = []
+        self._stops: list[int] = []
         self._own = -number * OWN_IDS
 
     def add(self, first: int, length: int) -> None:
         """So many tokens with ids from `first` on."""
         if not length:
             return
+        shift = first - self.length
         self.length += length
-        if self._runs and sum(self._runs[-1]) == first:
-            first, before = self._runs.pop()
-            length += before
-        self._runs.append((first, length))
+        if self._shifts and self._shifts[-1] == shift:
+            self._stops[-1] = self.length
+        else:
+            self._shifts.append(shift)
+            self._stops.append(self.length)
 
     def add_own(self, length: int) -> None:
         """So many tokens that nobody else has."""
@@ -37,30 +40,21 @@ class Said:
 
     def tokens(self) -> TokenRuns:
         """All of it as a request's identity."""
-        return TokenRuns(runs=tuple(self._runs))
+        return TokenRuns(shifts=self._shifts, stops=self._stops, length=self.length)
 
 
 class RunKey:
     """A key of runs: what is not known nobody shares.
 
-    Each run has an id less its position, the same all along it. Pages and keys are compared at
-    equal positions, so these differences stand for the tokens.
+    Pages and keys are compared at equal positions, so the shifts of runs stand for their tokens.
     """
 
     __slots__ = ("length", "shifts", "stops")
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self.shifts: list[int] = []
-        self.stops: list[int] = []
-        self.length = 0
-        for first, length in runs:
-            shift = first - self.length
-            self.length += length
-            if self.shifts and self.shifts[-1] == shift:
-                self.stops[-1] = self.length
-            elif length:
-                self.shifts.append(shift)
-                self.stops.append(self.length)
+    def __init__(self, identity: TokenRuns) -> None:
+        self.shifts = identity.shifts
+        self.stops = identity.stops
+        self.length = identity.length
 
     def page(self, position: int, page_size: int) -> Hashable:
         stop = position + page_size

@@ -21,7 +21,10 @@ SOUND: dict[str, Any] = {"rid": "a", "t_ns": 0, "input_len": 1000, "output_len":
         ({"delay_ns": -5}, "before the trace starts"),
         ({"max_new": -2}, "asks for -2"),
         ({"identity": TokenIds(prompt=(1, 2))}, "2 token ids for 1000"),
-        ({"identity": TokenRuns(runs=((1, 400), (9, 599)))}, "999 token ids for 1000"),
+        (
+            {"identity": TokenRuns(shifts=[1, 9], stops=[400, 2000], length=999)},
+            "999 token ids for 1000",
+        ),
         ({"identity": BlockIds(ids=(1,), block_size=0)}, "blocks of 0"),
         ({"identity": BlockIds(ids=(1, 2, 3), block_size=512)}, "3 blocks of 512 for 1000"),
     ],

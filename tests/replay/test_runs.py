@@ -12,13 +12,24 @@ from hypothesis import strategies as st
 from kvplan.replay.counted import count_memory
 from kvplan.replay.keys import TokenKey, key_of
 from kvplan.replay.prefix_cache import PrefixCache
-from kvplan.replay.runs import RunKey
+from kvplan.replay.runs import RunKey, Said
 from tests.replay.test_replay import figures, server
 from tests.replay.workloads.helpers import DATA, opened, requests, token_ids
 
 PAGES = st.sampled_from([1, 2, 3, 4, 64])
 # few ids, so that runs go on where the one before ended, overlap, and part in their middle
 RUNS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 2, 3, 70])), max_size=6)
+
+
+def key_of_runs(runs):
+    """A key of a conversation that goes on: what it says later is no part of it."""
+    said = Said(1)
+    for first, length in runs:
+        said.add(first, length)
+    key = RunKey(said.tokens())
+    said.add(*(sum(runs[-1]), 3) if runs else (0, 3))  # goes on where the last run ended
+    said.add_own(70)
+    return key
 
 
 def one_by_one(runs):
@@ -30,7 +41,7 @@ def test_runs_match_and_stay_cached_as_their_tokens_do(prompts, page_size):
     by_run = PrefixCache(page_size, lambda _: None)
     by_token = PrefixCache(page_size, lambda _: None)
     for runs, evicted in prompts:
-        run_key, token_key = RunKey(runs), TokenKey(one_by_one(runs))
+        run_key, token_key = key_of_runs(runs), TokenKey(one_by_one(runs))
         length = run_key.length + 5  # some tokens that are not known
 
         assert by_run.match(run_key, length).prefix_len == (
@@ -44,7 +55,7 @@ def test_runs_match_and_stay_cached_as_their_tokens_do(prompts, page_size):
 
 @given(RUNS, RUNS, st.integers(0, 90), st.integers(0, 90))
 def test_runs_part_where_their_tokens_do(mine, theirs, start, length):
-    runs, tokens = RunKey(mine), TokenKey(one_by_one(mine))
+    runs, tokens = key_of_runs(mine), TokenKey(one_by_one(mine))
     ours = one_by_one(mine)
     start = next(
         (
@@ -56,8 +67,9 @@ def test_runs_part_where_their_tokens_do(mine, theirs, start, length):
     )
     stop = start + length
 
+    assert len(set(runs.stops)) == len(runs.stops)
     assert runs.known(start, stop) == tokens.known(start, stop)
-    assert runs.common(RunKey(theirs), start, stop) == (
+    assert runs.common(key_of_runs(theirs), start, stop) == (
         tokens.common(TokenKey(one_by_one(theirs)), start, stop)
     )
     assert runs.common(tokens, start, stop) == start
@@ -78,7 +90,8 @@ def test_a_replay_of_conversations_is_that_of_their_tokens(name, page_size):
 
 def test_a_turn_takes_memory_by_its_runs_and_not_by_its_tokens(tmp_path):
     path = tmp_path / "w.jsonl"
-    row = '{"session_id": %d, "timestamp": %d, "input_length": 1000000, "output_length": 9}\n'
+    ids = [*range(200)]
+    row = f'{{"session_id": %d, "timestamp": %d, "input_length": 1000000, "output_length": 9, "hash_ids": {ids}}}\n'
     path.write_text("".join(row % (number % 10, number) for number in range(100)))
 
     tracemalloc.start()

@@ -88,8 +88,8 @@ def weight(row: Row) -> int:
             num_ids = len(ids)
         case TokenIds(prompt=prompt):
             num_ids = len(prompt)
-        case TokenRuns(runs=runs):
-            num_ids = 2 * len(runs)
+        case TokenRuns(stops=stops):
+            num_ids = 2 * len(stops)
     return 1 + num_ids // IDS_PER_UNIT
 
 

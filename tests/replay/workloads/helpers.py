@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 from kvplan.replay.requests import BlockIds, Request, TokenIds, TokenRuns
+from kvplan.replay.runs import RunKey
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.workload import Workload, open_workload
 
@@ -38,7 +38,7 @@ def token_ids(request: Request) -> TokenIds:
     """Tokens of a request that must have them."""
     identity = request.identity
     if isinstance(identity, TokenRuns):
-        ids = tuple(chain.from_iterable(range(id, id + length) for id, length in identity.runs))
+        ids = tuple(RunKey(identity).known(0, identity.length))
         prompt, output = ids[: request.input_len], ids[request.input_len :]
         return TokenIds(prompt=prompt, output=output)
     assert isinstance(identity, TokenIds)

@@ -63,7 +63,7 @@ def test_rows_come_back_from_disk_as_they_were():
             7,
         ),
         Row(2, 1, 2, 2, identity=TokenIds(prompt=(1, -(2**70)), output=(3,))),
-        Row(1, 1, 2, 3, identity=TokenRuns(runs=((2**94, 1), (-(2**40), 2)))),
+        Row(1, 1, 2, 3, identity=TokenRuns(shifts=[2**94, -(2**40)], stops=[1, 3], length=3)),
     ]
 
     assert list(spilled(iter(rows), 1)) == rows[::-1]
