@@ -9,7 +9,6 @@ from kvplan.replay.ratio import RETRACT_STEPS
 from kvplan.replay.running import Running
 from kvplan.replay.sequence import Sequence
 from kvplan.replay.store import KvStore
-from kvplan.units import ceil_div
 
 
 class Retraction(NamedTuple):
@@ -31,30 +30,26 @@ def retraction_order(sequences: Iterable[Sequence]) -> list[Sequence]:
 def retract(running: Running, store: KvStore) -> Retraction:
     """Release requests from the end of the order, at least one, until the rest can decode."""
     order = retraction_order(running.sequences)
+    running.reorder(order)
     retracted: list[Sequence] = []
-    while len(order) > 1 and not (retracted and fits(order, store)):
+    while len(order) > 1 and not (retracted and fits(running, store)):
         retracted.append(give_back(order, running, store))
     aborted: tuple[Sequence, ...] = ()
-    if len(order) == 1 and not fits(order, store):
+    if len(order) == 1 and not fits(running, store):
         aborted = (give_back(order, running, store),)
-    running.sequences = dict.fromkeys(order)
     return Retraction(tuple(retracted), aborted)
 
 
-def fits(sequences: list[Sequence], store: KvStore) -> bool:
-    """Whether these requests can decode one step, after evicting what is needed."""
-    page = store.page_size
-    num_pages = sum(
-        ceil_div(sequence.next_allocated(), page) - ceil_div(sequence.allocated(), page)
-        for sequence in sequences
-    )
-    return store.reclaim(num_pages * page)
+def fits(running: Running, store: KvStore) -> bool:
+    """Whether the running requests can decode one step, after evicting what is needed."""
+    num_pages, _ = running.demand()
+    return store.reclaim(num_pages * store.page_size)
 
 
 def give_back(order: list[Sequence], running: Running, store: KvStore) -> Sequence:
     """Release the last of the order, uncached, and make room for some steps of those left."""
     sequence = order.pop()
-    running.leave([sequence])
+    running.leave((sequence,), launched=False)
     store.release(sequence, keep=False)
     store.reclaim(len(order) * RETRACT_STEPS)
     sequence.retract(store.cache.no_lock)

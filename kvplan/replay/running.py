@@ -16,8 +16,8 @@ class Running:
     """Requests in batch order, `peak` of them at most so far. `full` closes admission until one
     leaves.
 
-    `sequences` is an ordered set; it is replaced, never changed, so that a launched batch may keep
-    it. What the batch needs is kept as counts: requests by the residue of their length, and sums.
+    `sequences` is an ordered set; once launched it is replaced, never changed, so that the batch
+    may keep it. What the batch needs is kept as counts: requests by the residue of their length, and sums.
     """
 
     def __init__(self, lockstep: Lockstep) -> None:
@@ -55,9 +55,10 @@ class Running:
         if len(joined) > self.peak:
             self.peak = len(joined)
 
-    def leave(self, leavers: Iterable[Sequence]) -> None:
-        """Take requests out; that opens admission again."""
-        staying, fresh, page = self.sequences.copy(), self._fresh, self._page_size
+    def leave(self, leavers: Iterable[Sequence], *, launched: bool = True) -> None:
+        """Take requests out; that opens admission again. `launched`: a batch keeps the set."""
+        staying = self.sequences.copy() if launched else self.sequences
+        fresh, page = self._fresh, self._page_size
         for sequence in leavers:
             committed, outputs = sequence.leave()
             if page > 1:
@@ -70,6 +71,10 @@ class Running:
                 fresh.remove(sequence)
         self.sequences = staying
         self.full = False
+
+    def reorder(self, order: Iterable[Sequence]) -> None:
+        """The same requests in another order, as a set that no batch has."""
+        self.sequences = dict.fromkeys(order)
 
     def launch(self, num_steps: int = 1) -> None:
         """Decode steps were launched."""

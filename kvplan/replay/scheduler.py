@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from kvplan.replay.batch import Batch, Decode, Prefill, Step
 from kvplan.replay.budget import PrefillBudget, Stop
 from kvplan.replay.calendar import Calendar
@@ -88,8 +90,6 @@ class Scheduler:
         self.chunked = None
         self.store.release(sequence, keep=False)
         return sequence
-
-    # what runs next
 
     def _publish_chunk(self, sequence: Sequence) -> None:
         """Put what is computed of a cut prompt into the cache; the next part starts behind it."""
@@ -223,12 +223,11 @@ class Scheduler:
         )
         self.waiting.requests.extend(self._retracted)
 
-    # what came of it
-
     def _take_in_prefill(self, batch: Prefill) -> None:
         running, mixed = self.running, batch.mixed
         lockstep = running.lockstep
         num_tokens = lockstep.take_in() if mixed else 0
+        ended: list[Sequence] = []
         for part in batch.parts:
             sequence = part.sequence
             if part.is_middle or sequence.finished or sequence.retracted:
@@ -238,12 +237,15 @@ class Scheduler:
             else:
                 missing = running.add_first_output(sequence)
             if missing <= 0:
-                self._finish(sequence)
+                self._finish([sequence])
+                ended.append(sequence)
                 continue
             self.store.checkpoint(sequence, part.stop)
             sequence.prefix_len = part.stop
             end = sequence.end_tick = lockstep.generated + missing
             self._ends.add(end, sequence)
+        if ended:
+            self._finished = tuple(ended)
         if mixed:
             self._finish_due(self._ends.take(lockstep.generated), mixed, num_tokens)
 
@@ -258,20 +260,25 @@ class Scheduler:
     def _finish_due(self, due: list[Sequence], batch: Decode, num_tokens: int) -> None:
         """End the requests for which the results were the last, in batch order."""
         if len(due) > 1:
-            due.sort(key=list(batch.sequences).index)
-        for sequence in due:
-            self._finish(sequence, num_tokens)
+            place = dict(zip(batch.sequences, count(), strict=False))
+            due.sort(key=place.__getitem__)
+        self._finish(due, num_tokens if self._server.speculation is not None else 0)
+        self._finished += tuple(due)
 
-    def _finish(self, sequence: Sequence, num_tokens: int = 0) -> None:
-        """The result that brought so many tokens was a request's last."""
-        late_tokens = 0
-        if sequence.lockstep is not None:
-            self.running.leave((sequence,))
-        elif self._server.speculation is not None:
-            late_tokens = num_tokens
-        sequence.end(late_tokens)
-        self.store.release(sequence, keep=True)
-        self._finished += (sequence,)
+    def _finish(self, sequences: list[Sequence], late_tokens: int = 0) -> None:
+        """A result was the last of these; it brought so many tokens to those set aside before."""
+        running: list[Sequence] = []
+        for sequence in sequences:
+            if sequence.lockstep is None:
+                sequence.end(late_tokens)
+            else:
+                running.append(sequence)
+        if running:
+            self.running.leave(running)
+            for sequence in running:
+                sequence.end()
+        for sequence in sequences:
+            self.store.release(sequence, keep=True)
 
     def _forget_end(self, sequence: Sequence) -> None:
         if sequence.end_tick >= 0:

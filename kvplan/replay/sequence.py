@@ -122,14 +122,6 @@ class Sequence:
             return self.committed()
         return ceil_page(self._committed + step.reserved, step.page_size)
 
-    def next_allocated(self) -> int:
-        """What `allocated` will be once another decode step is launched."""
-        step = self.lockstep
-        assert step is not None, "only running requests decode"
-        if not step.reserve:
-            return self.committed() + 1
-        return max(self.allocated(), ceil_page(self.committed() + step.reserve, step.page_size))
-
     def decoded_before(self) -> bool:
         """Whether a decode step was launched for it before the latest one."""
         return self.lockstep is not None and self.lockstep.launched > self._joined + 1

@@ -70,7 +70,6 @@ def test_demand_is_the_sum_over_the_batch(speculation, page_size, comings, jumps
         num_steps = 1 if newcomers else num_steps
         before = [sequence.allocated() for sequence in running.sequences]
         num_pages, _ = running.demand(num_steps)
-        one_by_one = [sequence.next_allocated() for sequence in running.sequences]
         running.launch(num_steps)
         running.lockstep.take_in(num_steps)
         after = [sequence.allocated() for sequence in running.sequences]
@@ -79,7 +78,6 @@ def test_demand_is_the_sum_over_the_batch(speculation, page_size, comings, jumps
             ceil_div(new, page_size) - ceil_div(old, page_size)
             for old, new in zip(before, after, strict=True)
         )
-        assert num_steps > 1 or one_by_one == after
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 40), min_size=1, max_size=6))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kvplan.errors import InputError
@@ -172,3 +174,16 @@ def test_an_unknown_condition_is_refused_with_what_is_meant(text, hint):
         read_conditions([text])
 
     assert caught.value.hint == hint
+
+
+def test_requests_that_end_together_cost_no_more_each():
+    """A limit of processor time against a cost that grows with the square of the batch."""
+    wide = small_plan(
+        gpu="b200", max_total_tokens=2_000_000, max_running_requests=20_000,
+        chunked_prefill_size=32_768, max_prefill_tokens=32_768,
+    )  # fmt: skip
+    started = time.process_time()
+    result = replay(wide, burst(20_000, 1, 30))
+
+    assert result.num_finished == 20_000
+    assert time.process_time() - started < 2
