@@ -100,7 +100,7 @@ def test_what_a_workload_does_not_say_is_supplied_and_told(kvplan, tmp_path):
     file = tmp_path / "batch.jsonl"
     row = {"request_id": 0, "type": "text", "input_length": 40, "hash_ids": [1, 2, 3]}
     file.write_text("".join(json.dumps(row | {"request_id": n}) + "\n" for n in range(9)))
-    argv = ("fit", *DENSE, "--find", "page-size", "--workload", file)
+    argv = (*DENSE, "--find", "page-size", "--workload", file)
     assert "--request-rate R" in kvplan(*argv)[2]
     code, out, _ = kvplan(
         *argv, "--request-rate", "4", "--output-len", "20", "--max-new", "context", "--json"
