@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvplan.guard.figures import shown
-from kvplan.guard.words import argument, percent, short
+from kvplan.words import argument, percent, short
 
 from .render import table
 

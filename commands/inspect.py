@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from kvplan.report.inspect import inspect_report, refusal_report
-from kvplan.report.state import Recorded
 from kvplan.sizing.plan import NoStart
+from kvplan.state.recorded import Recorded
 
 from . import inspect_options as own
 from . import launch_options as options

@@ -8,14 +8,14 @@ import msgspec
 import typer
 
 from kvplan.errors import InputError
+from kvplan.extras import require_torch
 from kvplan.planner import plan
 from kvplan.report.address import Spot, request_spot, slot_spot
-from kvplan.report.allocation import allocate
 from kvplan.report.inspect import Subject
-from kvplan.report.state import Recorded, load_state, read_launch
-from kvplan.report.state_sizes import check_state_of, plan_sizes
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.sizing.plan import NoStart, Plan
+from kvplan.state.recorded import Recorded, load_state, read_launch
+from kvplan.state.sizes import check_state_of, plan_sizes
 
 from .launch_options import Asked, LaunchOptions, read_launch_options
 from .render import check_output
@@ -196,6 +196,9 @@ def allocated(subject: Subject, wanted: Wanted) -> Subject:
     """The subject with the pools of its stages built and compared, one after the other."""
     if not wanted.allocate:
         return subject
+    require_torch("--allocate")
+    from kvplan.pools.allocation import allocate
+
     assert subject.plan is not None
     device = "auto" if wanted.device is None else wanted.device
     built = [

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from kvplan.guard.words import printable
-from kvplan.report.layout import spans
+from kvplan.sizing.pool_layout import spans
+from kvplan.words import printable
 
 from .render import gib, table
 from .state_view import show_occupancy

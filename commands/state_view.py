@@ -3,8 +3,8 @@
 from itertools import groupby
 from typing import Any
 
-from kvplan.guard.words import printable
 from kvplan.report.occupancy import PageClass, reported_map
+from kvplan.words import printable
 
 from .render import table
 

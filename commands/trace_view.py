@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kvplan.guard.words import printable
 from kvplan.report.replay import shares
+from kvplan.words import printable
 
 from .render import table
 

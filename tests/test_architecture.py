@@ -1,10 +1,13 @@
-"""What the layout promises: packages listed, planning free of torch."""
+"""What the layout promises: packages listed, imports that point one way, planning free of torch."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.conftest import REPOSITORY
 
@@ -29,7 +32,7 @@ def test_every_package_on_disk_is_in_the_distribution():
     assert listed == found
 
 
-PLANNING = ("spec", "sizing", "guard", "search", "report", "replay", "commands")
+PLANNING = ("spec", "sizing", "state", "guard", "search", "report", "replay", "commands")
 HEAVY = "{'torch', 'triton', 'numpy', 'pydantic', 'pandas'}"
 
 
@@ -60,3 +63,69 @@ def test_planning_loads_nothing_heavy():
 
     assert len(names) > 250
     assert done.returncode == 0, done.stderr
+
+
+# packages and modules of the root, the lowest first; each imports its own line and those above it
+LAYERS = (
+    "errors",
+    "units words id_runs scalars extras differences schemas",
+    "document refusals",
+    "jsonfile",
+    "yamlfile",
+    "spec",
+    "sizing",
+    "catalog shipped presets presets_import overrides",
+    "planner",
+    "wider",
+    "state",
+    "kernels",
+    "allocators",
+    "pools",
+    "replay",
+    "replay.pools",
+    "guard",
+    "search",
+    "report",
+    "conformance conformance_allocators conformance_tensors selftest",
+    "commands",
+    "__main__",
+)
+LEVELS = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
+
+
+def layer_of(module: str) -> str:
+    """The name in LAYERS of a module of kvplan; empty for the root package itself."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[:2]) if parts[:2] == ["replay", "pools"] else "".join(parts[:1])
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Modules of kvplan that a file imports, also within functions and for types alone."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.startswith("kvplan."))
+        elif isinstance(node, ast.ImportFrom) and node.module == "kvplan":
+            yield from (f"kvplan.{each.name}" for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvplan."):
+            yield str(node.module)
+
+
+def arrows() -> Iterator[tuple[Path, str, str]]:
+    """Every file with its own layer and one that it imports."""
+    for package, folder in ON_DISK.items():
+        for path in folder.rglob("*.py"):
+            names = [*package.split("."), *path.relative_to(folder).with_suffix("").parts]
+            own = layer_of(".".join(names).removesuffix(".__init__"))
+            yield from ((path, own, layer_of(each)) for each in imported(path) if own)
+
+
+def test_imports_point_one_way():
+    found = list(arrows())
+
+    upward = [
+        f"{path.relative_to(REPOSITORY)} imports {theirs}"
+        for path, own, theirs in found
+        if LEVELS[theirs] > LEVELS[own]
+    ]
+    assert len(found) > 1000
+    assert not upward

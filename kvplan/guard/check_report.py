@@ -8,7 +8,7 @@ from typing import Any
 
 from kvplan.guard.check import Checked
 from kvplan.guard.requirements import Finding
-from kvplan.guard.words import printable
+from kvplan.words import printable
 
 SCHEMA = "kvplan.check/1"
 PLACE = re.compile(r"(.*?)(?::(\d+))?(?::(\d+))?", re.DOTALL)

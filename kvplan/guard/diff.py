@@ -8,7 +8,7 @@ from typing import Any
 from kvplan.guard.changes import Change, Comparison, Difference, compare, differing, relative
 from kvplan.guard.figures import KINDS, Figures, shown
 from kvplan.guard.record import Record, ResolvedValue
-from kvplan.guard.words import count, percent, printable
+from kvplan.words import count, percent, printable
 
 SCHEMA = "kvplan.diff/1"
 

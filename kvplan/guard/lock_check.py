@@ -10,7 +10,7 @@ from kvplan.guard.changes import Change, Comparison, Difference, compare, relati
 from kvplan.guard.figures import KINDS, Figures
 from kvplan.guard.record import Record
 from kvplan.guard.requirements import Finding
-from kvplan.guard.words import argument, count, percent, short, signed
+from kvplan.words import argument, count, percent, short, signed
 
 NAMED_INPUTS = 3
 UPDATE = "restore it, or agree to the new plan with --update"

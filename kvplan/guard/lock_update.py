@@ -13,7 +13,7 @@ from kvplan.guard.check import Checked
 from kvplan.guard.lock import lock_text, read_lock, updated
 from kvplan.guard.lock_check import lock_findings
 from kvplan.guard.record import Record, record
-from kvplan.guard.words import printable
+from kvplan.words import printable
 
 
 def hold_to_lock(results: Sequence[Checked], lock: Path) -> list[Checked]:

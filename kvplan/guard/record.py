@@ -9,8 +9,8 @@ import msgspec
 from kvplan import planner
 from kvplan.guard.figures import Figures, figures
 from kvplan.planner import Planned
-from kvplan.report.plan import resolved_report
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.resolved_report import resolved_report
 
 # arguments that are resolved under another name
 RESOLVED = {

@@ -11,10 +11,10 @@ from kvplan.guard.budget import Entry, RequestsAt
 from kvplan.guard.figures import Figures, figures
 from kvplan.guard.remedies import remedies, start_remedy
 from kvplan.planner import Launch
-from kvplan.report.verdict import refusal, verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.overcommitted import missing_bytes
 from kvplan.sizing.plan import NoStart, Plan
+from kvplan.sizing.verdict import refusal, verdict
 from kvplan.units import GIB, MIB
 
 

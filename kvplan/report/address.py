@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvplan.errors import InputError, nearest
-from kvplan.guard.words import printable
-from kvplan.report.layout import LaidTensor, stage_layout
-from kvplan.report.ownership import holders
 from kvplan.report.regions import (
     Region,
     layer_row,
@@ -18,10 +15,13 @@ from kvplan.report.regions import (
     window_ring_slot,
 )
 from kvplan.report.ring_regions import ring_regions
-from kvplan.report.state import HeldRow, Recorded, RecordedState
 from kvplan.sizing.plan import Plan, StagePlan
+from kvplan.sizing.pool_layout import LaidTensor, stage_layout
 from kvplan.sizing.resolved import Resolved
 from kvplan.sizing.tensor import TensorPlan
+from kvplan.state.ownership import holders
+from kvplan.state.recorded import HeldRow, Recorded, RecordedState
+from kvplan.words import printable
 
 ENTRY_BYTES = 4  # of req_to_token
 SHOWN_NAMES = 12

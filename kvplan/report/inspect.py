@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.report.address import Place, Spot, owner, places
-from kvplan.report.allocation import Allocation
 from kvplan.report.inspect_words import is_sound, verdict
-from kvplan.report.layout import LaidTensor, stage_layout, totals
 from kvplan.report.occupancy import occupancy_report
-from kvplan.report.ownership import holders, is_cached
-from kvplan.report.state import Recorded
-from kvplan.report.state_checks import NOBODY
 from kvplan.sizing.ledger import ledger
 from kvplan.sizing.plan import NoStart, Plan, StagePlan
+from kvplan.sizing.pool_layout import LaidTensor, stage_layout, totals
+from kvplan.state.checks import NOBODY
+from kvplan.state.ownership import holders, is_cached
+from kvplan.state.recorded import Recorded
+
+if TYPE_CHECKING:
+    from kvplan.pools.allocation import Allocation
 
 SCHEMA = "kvplan.inspect/1"
 

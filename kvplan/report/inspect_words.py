@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvplan.guard.words import printable
 from kvplan.units import GIB, MIB
+from kvplan.words import printable
 
 
 def is_sound(report: dict[str, Any]) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from kvplan.report.ownership import CACHED, OWNED, SHARED
-from kvplan.report.state import HeldRow, PagedPool, Recorded, Run
-from kvplan.report.state_checks import NOBODY, num_ids
+from kvplan.state.checks import NOBODY, num_ids
+from kvplan.state.ownership import CACHED, OWNED, SHARED
+from kvplan.state.recorded import HeldRow, PagedPool, Recorded, Run
 from kvplan.units import ceil_div
 
 

@@ -9,30 +9,15 @@ import msgspec
 from kvplan.planner import Planned
 from kvplan.report.host import backup_report, host_notes, host_report
 from kvplan.report.origins import memory_origins, size_origins
-from kvplan.report.verdict import refusal, verdict
 from kvplan.sizing.capacity import Capacity, capacity_at
 from kvplan.sizing.ledger import Ledger, ledger
 from kvplan.sizing.limits import Limit, request_limits, token_limits
 from kvplan.sizing.plan import NoStart, Plan, StagePlan
-from kvplan.sizing.resolved import Resolved
+from kvplan.sizing.resolved_report import resolved_report
+from kvplan.sizing.verdict import refusal, verdict
 from kvplan.units import GIB
 
 SCHEMA = "kvplan.size/1"
-NOT_ARGUMENTS = frozenset({"provenance", "warnings", "not_modelled", "pool_refusal", "gpu_sm"})
-# values that the engine settles together with another one
-PART_OF = {
-    "decode_attention_backend": "attention_backend",
-    "prefill_attention_backend": "attention_backend",
-    "draft_attention_backend": "speculation",
-    "draft_kv_cache_dtype": "speculation",
-    "dsa_raw_layout": "attention_backend",
-    "kv_recipe": "kv_cache_dtype",
-    "mamba_overlap_asked": "overlap_schedule",
-    "mamba_ssm_dtype": "mamba_strategy",
-    "swa_ratio_given": "swa_full_tokens_ratio",
-    "two_pools": "swa_full_tokens_ratio",
-    "uniform_latents": "attention_backend",
-}
 NEVER_MODELLED = ("LoRA adapters",)
 OVERRUN_SHARE = 200  # an overrun below this part of the card is page rounding
 
@@ -170,20 +155,6 @@ def launch_report(plan: Plan | NoStart) -> dict[str, Any]:
             "post_load_gib": memory.post_load_gib,
         },
     }
-
-
-def resolved_report(resolved: Resolved) -> dict[str, Any]:
-    """Each resolved argument: its value and where it came from."""
-    origins = resolved.provenance
-    report = {}
-    for name in resolved.__struct_fields__:
-        origin = origins.get(PART_OF.get(name, name))
-        if origin is None or name in NOT_ARGUMENTS:
-            continue
-        value = getattr(resolved, name)
-        plain = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
-        report[name] = {"value": plain, "from": str(origin)}
-    return report
 
 
 def pool_report(plan: Plan, stage: StagePlan) -> dict[str, Any]:

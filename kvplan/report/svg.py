@@ -7,8 +7,8 @@ from html import escape
 from itertools import groupby
 
 from kvplan.report.occupancy import PageClass, PoolMap, pool_maps
-from kvplan.report.state import Recorded
-from kvplan.report.state_checks import num_ids
+from kvplan.state.checks import num_ids
+from kvplan.state.recorded import Recorded
 
 COLUMNS = 64
 MOST_ROWS = 64

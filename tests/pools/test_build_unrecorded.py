@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kvplan.pools.allocation import allocate
 from kvplan.pools.base import KvPool
 from kvplan.pools.build import Pools, build
 from kvplan.pools.build_host import host_tiers
 from kvplan.pools.marks import mark, unmark
 from kvplan.pools.write_loc import KVWriteLoc
-from kvplan.report.allocation import allocate
-from kvplan.report.layout import stage_layout, totals
 from kvplan.sizing.ledger import ledger
+from kvplan.sizing.pool_layout import stage_layout, totals
 from tests.pools.launches import HISPARSE, LAUNCHES, UNIFIED, plan_of
 from tests.pools.recorded import built_bytes, planned_bytes
 

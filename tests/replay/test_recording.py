@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from kvplan.id_runs import ids
 from kvplan.replay.workloads.events import open_events
-from kvplan.report.state import ids, load_state
+from kvplan.state.recorded import load_state
 
 SIZES = ("--max-running-requests", "16", "--context-length", "8192", "--max-total-tokens", "16384")
 POOLS = ("--device", "cpu", "--kv-scale")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from kvplan.planner import PlanInputs, read_inputs
 from kvplan.planner import plan as planned
 from kvplan.report.address import Spot, places
-from kvplan.report.layout import stage_layout
 from kvplan.report.regions import Region
-from kvplan.report.state_sizes import StateSizes, plan_sizes
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.pool_layout import stage_layout
 from kvplan.sizing.tensor import DTYPE_BYTES
+from kvplan.state.sizes import StateSizes, plan_sizes
 
 LAUNCHES: dict[
     str, tuple[str, str, dict[str, Any]]

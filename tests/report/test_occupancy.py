@@ -19,10 +19,10 @@ from kvplan.report.occupancy import (
     pool_maps,
     reported_map,
 )
-from kvplan.report.ownership import holders
-from kvplan.report.state import Recorded, load_state, parse_state, state_text
+from kvplan.state.ownership import holders
+from kvplan.state.recorded import Recorded, load_state, parse_state, state_text
 from tests.conftest import REPOSITORY
-from tests.report.random_states import made_state
+from tests.state.random_states import made_state
 
 STATES = REPOSITORY / "tests" / "data" / "states"
 SEEDS = st.integers(0, 1 << 30)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplan.report.occupancy import CODES, PageClass, PoolMap, pool_maps
-from kvplan.report.state import Recorded, load_state, parse_state, state_text
 from kvplan.report.svg import (
     CELL,
     COLORS,
@@ -25,8 +24,9 @@ from kvplan.report.svg import (
     occupancy_svg,
     pool_shapes,
 )
+from kvplan.state.recorded import Recorded, load_state, parse_state, state_text
 from tests.conftest import REPOSITORY
-from tests.report.random_states import made_state
+from tests.state.random_states import made_state
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 CLASSES = {color: what for what, color in COLORS.items()}

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from kvplan.kernels.compiled import compile_counts
+from kvplan.pools.allocation import cuda_bytes, cuda_counts
 from kvplan.pools.build import Pools, build
 from kvplan.replay import checks
 from kvplan.replay.checks import Check, stopped_at
@@ -48,8 +49,7 @@ from kvplan.replay.trace import PoolOptions, Session, measured_counts, num_serve
 from kvplan.replay.workloads.events import open_events
 from kvplan.replay.workloads.summary import Watch
 from kvplan.replay.workloads.workload import Workload
-from kvplan.report.allocation import cuda_bytes, cuda_counts
-from kvplan.report.state import state_text
+from kvplan.state.recorded import state_text
 
 STATE = ".json"
 

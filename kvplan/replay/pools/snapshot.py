@@ -6,22 +6,21 @@ from collections.abc import Iterator
 
 from kvplan.allocators.paged import PagedAllocator
 from kvplan.allocators.sliding import SlidingAllocator
+from kvplan.id_runs import mapped_runs, runs
 from kvplan.planner import Launch
 from kvplan.replay.pools.audit import nodes_below
 from kvplan.replay.pools.plan_states import PlanStateMemory
 from kvplan.replay.pools.watched import Tenancy, WatchedMemory
 from kvplan.replay.prefix_cache import Node
 from kvplan.replay.replay import Replay, Turn
-from kvplan.report.state import (
+from kvplan.state.recorded import (
     HeldRow,
     MappedRun,
     PagedPool,
     RecordedState,
     Run,
     StateSlots,
-    mapped_runs,
     recorded_launch,
-    runs,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvplan.pools.allocation import CudaBytes, compare
 from kvplan.pools.build import Pools, build
 from kvplan.replay import checks
 from kvplan.replay.checks import Broken, Check
@@ -11,9 +12,8 @@ from kvplan.replay.pools.audit import Auditor, ReserveRule
 from kvplan.replay.pools.ranks import AGREEMENT, Agreement, Part
 from kvplan.replay.pools.stamps import Stamper
 from kvplan.replay.result import ReplayResult
-from kvplan.report.allocation import CudaBytes, compare
-from kvplan.report.layout import stage_layout
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.pool_layout import stage_layout
 from kvplan.units import GIB
 
 MAX_NAMED = 3

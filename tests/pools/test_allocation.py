@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kvplan.planner import PlanInputs, plan, read_inputs
+from kvplan.pools.allocation import Allocation, CudaBytes, allocate, compare
 from kvplan.pools.build import build
-from kvplan.report.allocation import Allocation, CudaBytes, allocate, compare
 from kvplan.report.inspect import Subject, inspect_report
-from kvplan.report.layout import stage_layout
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.pool_layout import stage_layout
 
 KINDS = [("llama-3.1-8b", 16), ("gpt-oss-20b", 16), ("deepseek-v2-lite", 16), ("lfm2-1.2b", 1)]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kvplan.report.state import runs
+from kvplan.id_runs import runs
 from kvplan.sizing.allocator_tensors import ALLOCATOR, TITLES, allocator_tensors
 from kvplan.sizing.compressed_tensors import ring_tensors
 from kvplan.sizing.draft_tensors import draft_tensors

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
-from kvplan.report.state import HeldRow, PagedPool, RecordedState, Run
+from kvplan.state.recorded import HeldRow, PagedPool, RecordedState, Run
 
 NOBODY = 0
 

@@ -12,10 +12,10 @@ import pytest
 from kvplan.errors import PoolError
 from kvplan.planner import PlanInputs, plan, read_inputs
 from kvplan.pools.build import Pools, build
-from kvplan.report.layout import LaidTensor, spans, stage_layout, totals
 from kvplan.sizing.allocator_tensors import ALLOCATOR
 from kvplan.sizing.ledger import ledger
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.pool_layout import LaidTensor, spans, stage_layout, totals
 from tests.pools.recorded import recorded_plans
 
 EVERY = 5  # of the recorded launches; all of them are built where the pools are tested

@@ -7,8 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from kvplan.document import Document, FieldPath
-from kvplan.report.state import HeldRow, RecordedState, Run
-from kvplan.report.state_checks import (
+from kvplan.state.checks import (
     NOBODY,
     Checker,
     check_free,
@@ -18,6 +17,7 @@ from kvplan.report.state_checks import (
     check_state_slots,
     first_held,
 )
+from kvplan.state.recorded import HeldRow, RecordedState, Run
 
 # marks beside NOBODY: the higher one names a page; SHARED is cached and in the row of a request
 CACHED, SHARED, OWNED = 1, 2, 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,15 +10,15 @@ from msgspec import Meta
 
 from kvplan.document import Document
 from kvplan.errors import InputError
-from kvplan.guard.words import printable
 from kvplan.planner import Launch
 from kvplan.sizing.memory import MemoryInputs
 from kvplan.spec.gpu import GpuSpec
 from kvplan.spec.model import ModelSpec
 from kvplan.spec.server import ServerArgs
+from kvplan.words import printable
 
 if TYPE_CHECKING:
-    from kvplan.report.ownership import Ownership
+    from kvplan.state.ownership import Ownership
 
 SCHEMA = "kvplan.state/1"
 MAX_BYTES = 32 << 20
@@ -127,35 +126,6 @@ def recorded_launch(launch: Launch) -> RecordedLaunch:
     )
 
 
-def runs(ids: Iterable[int]) -> tuple[Run, ...]:
-    """Ids in their order as (first, count) of those that follow one by one."""
-    found: list[list[int]] = []
-    for each in ids:
-        if found and each == found[-1][0] + found[-1][1]:
-            found[-1][1] += 1
-        else:
-            found.append([each, 1])
-    return tuple((first, count) for first, count in found)
-
-
-def mapped_runs(pairs: Iterable[tuple[int, int]]) -> tuple[MappedRun, ...]:
-    """(full slot, sliding slot) pairs as runs in which both go up by one."""
-    found: list[list[int]] = []
-    for full, sliding in pairs:
-        last = found[-1] if found else (0, 0, 0)
-        if found and full == last[0] + last[2] and sliding == last[1] + last[2]:
-            found[-1][2] += 1
-        else:
-            found.append([full, sliding, 1])
-    return tuple((full, sliding, count) for full, sliding, count in found)
-
-
-def ids(held: Iterable[Run]) -> Iterator[int]:
-    """The ids of runs, one by one."""
-    for first, count in held:
-        yield from range(first, first + count)
-
-
 def state_text(state: RecordedState) -> str:
     """The state as JSON, a field a line and a request a line; the same text for the same state."""
     lines = []
@@ -190,7 +160,7 @@ def load_state(path: Path) -> Recorded:
 def parse_state(text: str, where: str) -> Recorded:
     """The text of a recorded state; `where` is the file name for messages."""
     from kvplan.jsonfile import parse_json
-    from kvplan.report.ownership import read_ownership
+    from kvplan.state.ownership import read_ownership
 
     document = parse_json(text, where)
     refuse_other_schemas(document)

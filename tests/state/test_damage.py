@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from kvplan.errors import InputError
-from kvplan.report.state import RecordedState, ids, parse_state, state_text
+from kvplan.id_runs import ids
+from kvplan.state.recorded import RecordedState, parse_state, state_text
 from tests.conftest import REPOSITORY
 from tests.fuzz.mutate import damaged_text, damaged_value
-from tests.report.random_states import made_state
+from tests.state.random_states import made_state
 
 Run = Callable[..., tuple[int, str, str]]
 STATES = sorted((REPOSITORY / "tests" / "data" / "states").glob("*.json"))

@@ -10,23 +10,21 @@ from typing import Any
 import pytest
 
 from kvplan.errors import InputError
+from kvplan.id_runs import ids, mapped_runs, runs
 from kvplan.planner import PlanInputs, plan, read_inputs
-from kvplan.report.ownership import CACHED, OWNED, SHARED, holders
-from kvplan.report.state import (
+from kvplan.state.checks import NOBODY
+from kvplan.state.ownership import CACHED, OWNED, SHARED, holders
+from kvplan.state.recorded import (
     MAX_BYTES,
     HeldRow,
     PagedPool,
     RecordedState,
-    ids,
     load_state,
-    mapped_runs,
     parse_state,
     read_launch,
     recorded_launch,
-    runs,
     state_text,
 )
-from kvplan.report.state_checks import NOBODY
 from tests.conftest import REPOSITORY
 
 STATES = REPOSITORY / "tests" / "data" / "states"

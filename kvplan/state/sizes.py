@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.errors import InputError
-from kvplan.report.state import Recorded
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.state_tensors import physical_slots
+from kvplan.state.recorded import Recorded
 from kvplan.units import floor_page
 
 

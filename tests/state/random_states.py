@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from kvplan.id_runs import ids, mapped_runs, runs
 from kvplan.report.occupancy import PageClass
-from kvplan.report.state import (
+from kvplan.state.recorded import (
     HeldRow,
     PagedPool,
     RecordedState,
     StateSlots,
-    ids,
-    mapped_runs,
-    runs,
 )
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kvplan.report.layout import LaidTensor, stage_layout
+import torch
+
+from kvplan.pools.build import Pools, build
+from kvplan.pools.storage import resolve_device
 from kvplan.sizing.allocator_tensors import ALLOCATOR
 from kvplan.sizing.plan import Plan
+from kvplan.sizing.pool_layout import LaidTensor, stage_layout
 from kvplan.sizing.tensor import DTYPE_BYTES
-
-if TYPE_CHECKING:
-    import torch
-
-    from kvplan.pools.build import Pools
 
 Key = tuple[str, str]  # pool and name
 Form = tuple[tuple[int, ...], tuple[int, ...], str, tuple[int, ...], bool]
@@ -61,14 +60,8 @@ class Allocation(NamedTuple):
 def allocate(plan: Plan, device: str, *, pp_rank: int = 0, kv_scale: bool = False) -> Allocation:
     """Build a stage's pools, compare them, and let them go again.
 
-    MissingExtra without torch; DeviceError where the device is absent or has no room.
+    DeviceError where the device is absent or has no room.
     """
-    from kvplan.extras import require_torch
-
-    require_torch("--allocate")
-    from kvplan.pools.build import build
-    from kvplan.pools.storage import resolve_device
-
     place = resolve_device(device)
     before = cuda_counts(place)
     pools = build(plan, place, pp_rank=pp_rank, kv_scale=kv_scale)
@@ -162,8 +155,6 @@ def cuda_counts(device: torch.device) -> Counter[str]:
     """The caching allocator's live bytes: asked for, handed out, taken from the driver."""
     if device.type != "cuda":
         return Counter()
-    import torch
-
     counts = torch.cuda.memory_stats(device)
     return Counter({name: counts.get(f"{name}_bytes.all.current", 0) for name in COUNTS})
 
