@@ -158,7 +158,7 @@ def from_arguments(server: Server, read: ServerArguments, remarks: list[Remark])
         where=server.place,
         model_path=args.pop("model_path", None),
         args=args,
-        scheduling=read.scheduling,
+        scheduling={**read.scheduling, **around.scheduling},
         unmodelled=read.unmodelled,
         beside={**read.beside, **around.beside},
         ignored=read.ignored,

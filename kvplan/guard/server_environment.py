@@ -1,4 +1,4 @@
-"""SGLang's environment variables that decide sizes, as the server arguments that they stand for."""
+"""SGLang's environment variables that decide sizes or schedules, as the arguments that they stand for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from kvplan.errors import InputError
 from kvplan.guard.server_arguments import Remark, shortened
 from kvplan.guard.shell_values import Word
+from kvplan.guard.shell_words import SERVER_VARIABLE
 
 # `NAME=value` in front of a command, behind `env`, and behind docker's `-e` or `--env`
-ASSIGNED = re.compile(r"(?:--env=|-e)?(SGLANG_[A-Z0-9_]+)=(.*)", re.DOTALL)
+ASSIGNED = re.compile(rf"(?:--env=|-e)?({SERVER_VARIABLE.pattern})=(.*)", re.DOTALL)
 SWITCHES = dict.fromkeys(("true", "1", "yes", "y"), True) | dict.fromkeys(
     ("false", "0", "no", "n"), False
 )
@@ -68,12 +69,32 @@ BESIDE = frozenset(
         "SGLANG_VLM_CACHE_SIZE_MB",
     }
 )
+SCHEDULING = frozenset(
+    {
+        "IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD",
+        "IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD",
+        "SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION",
+        "SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP",
+        "SGLANG_ENABLE_WAITING_PREFIX_REFRESH",
+        "SGLANG_INIT_NEW_TOKEN_RATIO",
+        "SGLANG_MAX_NEW_TOKENS_LIMIT",
+        "SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR",
+        "SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS",
+        "SGLANG_RADIX_FORCE_MISS",
+        "SGLANG_REQ_RUNNING_TIMEOUT",
+        "SGLANG_REQ_WAITING_TIMEOUT",
+        "SGLANG_RETRACT_DECODE_STEPS",
+        "SGLANG_TEST_RETRACT",
+    }
+)
 
 
 class ServerEnvironment(NamedTuple):
     """What the environment of a server says, by SGLang's field names."""
 
     args: dict[str, Any]
+    scheduling: dict[str, Any]
+    """variables that change a replay in ways that no rule covers"""
     beside: dict[str, Any]
     """variables that may change sizes in ways that a plan does not model"""
     unresolved: dict[str, str]
@@ -97,6 +118,7 @@ def container_assignments(variables: Mapping[str, str], place: str) -> tuple[Wor
 def read_environment(words: Sequence[Word]) -> ServerEnvironment:
     """The arguments that assignments stand for, the last of each; InputError for what stops a server."""
     args: dict[str, Any] = {}
+    scheduling: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     unresolved: dict[str, str] = {}
     places: dict[str, str] = {}
@@ -105,6 +127,9 @@ def read_environment(words: Sequence[Word]) -> ServerEnvironment:
         value = word.text.partition("=")[2]
         if name in BESIDE:
             beside[name] = value
+            continue
+        if name in SCHEDULING:
+            scheduling[name] = value
             continue
         variable = VARIABLES.get(name)
         if variable is None:
@@ -124,7 +149,7 @@ def read_environment(words: Sequence[Word]) -> ServerEnvironment:
             )
         else:
             warnings.append(remark(word, not_taken(name, variable, value)))
-    return ServerEnvironment(args, beside, unresolved, places, tuple(warnings))
+    return ServerEnvironment(args, scheduling, beside, unresolved, places, tuple(warnings))
 
 
 def not_taken(name: str, variable: Variable, value: str) -> str:

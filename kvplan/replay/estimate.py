@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MAX_NEW_ESTIMATE = 4096  # of one request, at most
+MAX_NEW_ESTIMATE = 4096  # SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION: of one request, at most
 
 
 def expected_new(max_new: int, outputs: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kvplan.errors import InputError, did_you_mean
 
-PROTECTED_HITS = 2  # SLRU's protected segment
+PROTECTED_HITS = 2  # inserts that protect a node under --radix-eviction-policy slru
 
 
 class Cached(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvplan.replay.server import Server
 from kvplan.units import ceil_page
 
-INPUT_MARGIN = 5  # tokens that a prompt leaves of the longest request
+INPUT_MARGIN = 5  # the engine's max_req_input_len: tokens less than the longest request
 
 
 class Intake:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-INITIAL = 0.7
-LOWEST_SHARE = 0.14  # of the initial ratio
-DECAY_STEPS = 600
-RETRACT_STEPS = 20  # decode steps that must fit after a retraction
+INITIAL = 0.7  # SGLANG_INIT_NEW_TOKEN_RATIO, times --schedule-conservativeness
+LOWEST_SHARE = 0.14  # SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR: of the initial ratio
+DECAY_STEPS = 600  # SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS
+RETRACT_STEPS = 20  # SGLANG_RETRACT_DECODE_STEPS: must fit after a retraction
 
 
 class NewTokenRatio:

@@ -10,9 +10,8 @@ from kvplan.replay.sequence import Part, Sequence
 from kvplan.replay.server import Server, SlidingPool
 from kvplan.replay.sliding_prefix_cache import SlidingPrefixCache
 from kvplan.replay.store import KvStore
+from kvplan.sizing.sliding import EVICTION_INTERVAL
 from kvplan.units import ceil_page, floor_page
-
-DECODE_INTERVAL = 128  # tokens that leave the window before a decoding request gives them back
 
 
 def kept_window(window: int, page_size: int, *, shared: bool) -> int:
@@ -53,7 +52,7 @@ class SlidingStore(KvStore):
 
     def quiet_tokens(self, sequences: Iterable[Sequence]) -> int:
         """Tokens that these requests may grow before one of them gives sliding slots back."""
-        behind = self._window + DECODE_INTERVAL
+        behind = self._window + EVICTION_INTERVAL
         return min([each.sliding_start + behind - each.seq_len() for each in sequences])
 
     def reclaim(self, num_tokens: int) -> bool:
@@ -81,7 +80,7 @@ class SlidingStore(KvStore):
         self.memory.free_group_begin()
         for sequence in sequences:
             if sequence.decoded_before():
-                self._slide(sequence, sequence.seq_len() - 1, DECODE_INTERVAL)
+                self._slide(sequence, sequence.seq_len() - 1, EVICTION_INTERVAL)
         self.memory.free_group_end()
         return super().decode(sequences, num_pages, wanted_tokens)
 

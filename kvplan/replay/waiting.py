@@ -12,7 +12,7 @@ from kvplan.replay.store import KvStore
 
 MATCH_LIMIT = 128  # waiting requests beyond which prefixes are not compared
 REFRESH_INTERVAL = 32  # passes between two refreshes of what the queue will need
-SHARED_PREFIX = 32  # tokens that make two waiting requests of one kind
+SHARED_PREFIX = 32  # IN_BATCH_PREFIX_CACHING_*_THRESHOLD: tokens that make two requests of one kind
 
 
 class WaitingQueue:

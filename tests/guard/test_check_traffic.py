@@ -125,10 +125,14 @@ def test_the_scheduler_is_that_of_the_written_launch(checked, result):
 def test_what_the_replay_leaves_out_of_the_schedule_is_said(kvplan, tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     file = tmp_path / "budget.yaml"
-    line = "launch: sglang serve --model-path m --enable-priority-scheduling\n"
+    line = "sglang serve --model-path m --enable-priority-scheduling"
+    line = f"launch: SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION=512 {line}\n"
     file.write_text(BASE + line + "require: {no_retractions: true}\n")
 
-    assert "'enable_priority_scheduling' changes the schedule" in kvplan("check", file)[1]
+    said = kvplan("check", file)[1]
+
+    assert "'enable_priority_scheduling' changes the schedule" in said
+    assert "'SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION' changes the schedule" in said
 
 
 HYBRID = """

@@ -114,6 +114,15 @@ def test_variables_beside_the_plan_are_named():
     assert launch.beside == {"SGLANG_OPT_USE_ONLINE_COMPRESS": "1"}
 
 
+@pytest.mark.parametrize(
+    "name", ["SGLANG_RETRACT_DECODE_STEPS", "IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD"]
+)
+def test_variables_of_the_scheduler_are_kept_for_replays(name):
+    launch = parse_launch(f"{name}=5 {SERVER}")
+
+    assert (launch.scheduling, launch.beside) == ({name: "5"}, {})
+
+
 def test_stages_that_the_engine_cannot_read_are_refused():
     with pytest.raises(InputError, match="layer counts like 16,16"):
         parse_launch(f"SGLANG_PP_LAYER_PARTITION=10,x {SERVER}")
