@@ -11,6 +11,7 @@ from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.trace import Arrivals, PoolOptions
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
+from kvplan.units import NS_PER_MS
 
 from .render import check_name, check_output
 
@@ -116,7 +117,7 @@ def assumptions(max_new: str, tpot_ms: float, prefill_rate: float) -> Assumption
         )
     return Assumptions(
         max_new=wish(max_new),
-        decode_ns=max(1, round(tpot_ms * 1_000_000)),
+        decode_ns=max(1, round(tpot_ms * NS_PER_MS)),
         prefill_tokens_per_s=int(prefill_rate),
     )
 

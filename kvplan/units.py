@@ -1,10 +1,12 @@
-"""Byte and count units, and the roundings that the engine uses."""
+"""Byte, time and count units, and the roundings that the engine uses."""
 
 from __future__ import annotations
 
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
 def ceil_div(value: int, divisor: int) -> int:

@@ -28,10 +28,6 @@ class Ledger:
         # one entry more, never owned, answers for pages that do not exist
         self._table = torch.zeros(self.end_page + 1, dtype=torch.int8, device=device)
 
-    def clear(self) -> None:
-        """Everything is free again."""
-        self._table.zero_()
-
     def mark(self, pages: Tensor, state: int) -> None:
         """Set the state of `pages` (num_pages,)."""
         self._table.index_fill_(0, pages, state)

@@ -20,9 +20,7 @@ from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.replay.workloads.workload import open_workload
 from kvplan.sizing.plan import Plan
-
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
+from kvplan.units import NS_PER_MS, NS_PER_S
 
 
 def replay_findings(entry: Entry, scheduling: Mapping[str, Any], plan: Plan) -> list[Finding]:

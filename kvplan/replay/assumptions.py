@@ -8,8 +8,8 @@ import msgspec
 
 from kvplan.errors import InputError
 from kvplan.replay.requests import Request
+from kvplan.units import NS_PER_S
 
-NS_PER_S = 1_000_000_000
 UNLIMITED = 1 << 30  # what a client without a wish gets before clipping
 
 

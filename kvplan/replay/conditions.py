@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from kvplan.errors import InputError, did_you_mean
-from kvplan.replay.assumptions import NS_PER_S
 from kvplan.replay.result import ReplayResult
+from kvplan.units import NS_PER_S
 
 FIGURES: dict[str, Callable[[ReplayResult], float]] = {
     "retraction": lambda result: result.num_retractions,

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from kvplan.replay.assumptions import NS_PER_S
 from kvplan.replay.conditions import COUNTED, DOES_NOT_FIT, Condition
 from kvplan.replay.gauges import PoolUse
 from kvplan.replay.outcome import Latency, Outcome
@@ -15,6 +14,7 @@ from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
 from kvplan.report.replay_remedies import LONG_WAIT_NS, remedies_report, without_remedy
 from kvplan.sizing.plan import Plan
+from kvplan.units import NS_PER_S
 
 SCHEMA = "kvplan.trace/1"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from kvplan.replay.assumptions import NS_PER_S
 from kvplan.replay.result import ReplayResult
 from kvplan.sizing.limits import Remedy, request_limits, token_remedies
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.replan import replanned
+from kvplan.units import NS_PER_S
 
 LONG_WAIT_NS = 10 * NS_PER_S  # where one request in a hundred waits so long, the verdict says it
 

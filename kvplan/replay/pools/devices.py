@@ -12,8 +12,7 @@ from kvplan.allocators.backend import Backend
 from kvplan.errors import DeviceError
 from kvplan.kernels.alloc_decode import alloc_decode_kernel
 from kvplan.pools.storage import resolve_device
-
-INTERPRET = "interpret"
+from kvplan.replay.trace import INTERPRETED
 
 
 class Place(NamedTuple):
@@ -31,13 +30,13 @@ def place_named(name: str, local_rank: int = 0) -> Place:
 
     DeviceError where the device is absent, or where the kernels are compiled already.
     """
-    if name == INTERPRET:
+    if name == INTERPRETED:
         if hasattr(alloc_decode_kernel, "device_caches"):
             raise DeviceError(
                 "Triton was loaded without its interpreter",
                 hint="set TRITON_INTERPRET=1 before the process starts",
             )
-        return Place(torch.device("cpu"), Backend.KERNEL, INTERPRET)
+        return Place(torch.device("cpu"), Backend.KERNEL, INTERPRETED)
     device = resolve_device(name)
     if device.type == "cuda" and device.index is None:
         device = resolve_device(torch.device("cuda", local_rank))

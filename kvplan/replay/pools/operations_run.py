@@ -16,7 +16,7 @@ from kvplan.replay.pools.devices import one_thread, place_named
 from kvplan.replay.pools.forms import refuse_other_forms
 from kvplan.replay.pools.played_use import Level, levels_of
 from kvplan.replay.pools.ranks import part_of
-from kvplan.replay.pools.recording import OPERATIONS, header_of, write_prefix
+from kvplan.replay.pools.recording import OPERATIONS_SUFFIX, header_of, write_prefix
 from kvplan.replay.pools.shrink import STRIDE, Played, play, shortest
 from kvplan.replay.pools.verified import bytes_check, held, witness_checks
 from kvplan.replay.result import ReplayResult, Spread
@@ -41,10 +41,10 @@ def trace_operations(session: Session, path: Path, options: PoolOptions) -> tupl
     TraceError where the file contradicts itself, InputError where it was made on other pools.
     """
     refuse_other_forms(session.plan)
-    if options.record is not None and options.record.suffix != OPERATIONS:
+    if options.record is not None and options.record.suffix != OPERATIONS_SUFFIX:
         raise InputError(
             f"operations have no peak to record in '{options.record.name}'",
-            hint=f"--record takes a name in {OPERATIONS} here",
+            hint=f"--record takes a name in {OPERATIONS_SUFFIX} here",
         )
     trace = open_events(path)
     server = server_of(session.plan, session.options.choices)

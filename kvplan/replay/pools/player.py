@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -87,7 +88,7 @@ class Player:
         self._pages = Pages(memory.page_size)
         self._device = memory.inner.allocator.device
         self._sequences: dict[str, Sequence] = {}
-        self._cached: list[str] = []  # requests that left tokens behind, the first first
+        self._cached: deque[str] = deque()  # requests that left tokens behind, the first first
         self._states: dict[int, Tensor] = {}
         self._grouped = False
         self._no_lock = PrefixCache(1, lambda _: None).no_lock
@@ -202,7 +203,7 @@ class Player:
     def _evict(self, operation: Evict) -> None:
         missing = operation.num_tokens
         while missing > 0 and self._cached:
-            spans = self._pages.left(self._cached.pop(0))
+            spans = self._pages.left(self._cached.popleft())
             self._give_back(spans, "both")
             missing -= len(spans) * self._memory.page_size
 

@@ -23,7 +23,7 @@ from kvplan.replay.workloads.events import (
 )
 from kvplan.replay.workloads.operations import Operation
 
-OPERATIONS = ".jsonl"
+OPERATIONS_SUFFIX = ".jsonl"
 
 
 class Recording:

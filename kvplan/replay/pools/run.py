@@ -28,7 +28,7 @@ from kvplan.replay.pools.ranks import (
     refuse_other_launches,
 )
 from kvplan.replay.pools.recording import (
-    OPERATIONS,
+    OPERATIONS_SUFFIX,
     Recording,
     header_of,
     recording,
@@ -195,7 +195,7 @@ class Trial:
     def _recorded(self, server: Server) -> AbstractContextManager[Recording | None]:
         """Where operations are written, if anybody needs them."""
         record = self._options.record
-        target = record if record is not None and record.suffix == OPERATIONS else None
+        target = record if record is not None and record.suffix == OPERATIONS_SUFFIX else None
         if target is None and not self._options.shrink:
             return nullcontext()
         return recording(target, header_of(server, self._session.plan.model.name))

@@ -9,8 +9,8 @@ import msgspec
 
 from kvplan.replay.requests import Request
 from kvplan.replay.workloads.workload import Workload
+from kvplan.units import NS_PER_S
 
-NS_PER_S = 1_000_000_000
 EXACT_LENGTHS = 1 << 18
 KEPT_BITS = 12
 
