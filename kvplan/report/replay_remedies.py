@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from kvplan.replay.result import ReplayResult
-from kvplan.sizing.limits import Remedy, request_limits, token_remedies
+from kvplan.replay.settings import sliding_side, state_slots
+from kvplan.sizing.limits import Remedy, more_memory, remedies_of, request_limits, token_remedies
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.replan import replanned
 from kvplan.units import NS_PER_S
@@ -30,6 +31,8 @@ def without_remedy(plan: Plan, result: ReplayResult) -> list[str]:
     limits = {
         "context": f"the model's own context of {server.context_len:,} tokens",
         "tokens": f"the KV pool of {server.num_tokens:,} tokens",
+        "sliding tokens": f"the sliding pool of {result.fullest.capacity:,} tokens",
+        "state slots": f"the {result.fullest.capacity:,} slots of recurrent state",
         "running requests": f"the limit of {server.max_running_requests:,} running requests",
     }
     return [
@@ -48,7 +51,10 @@ def short_limits(plan: Plan, result: ReplayResult) -> dict[str, tuple[Remedy, ..
     rows_were_full = result.peak_running == server.max_running_requests
     short = result.num_retractions or result.num_aborted or (waits and not rows_were_full)
     found = {}
-    if short or (too_long and not context_is_lower):
+    if short:
+        name, remedies = OF_POOLS.get(result.fullest.name, ("tokens", token_remedies))
+        found[name] = remedies(plan)
+    if too_long and not context_is_lower:
         found["tokens"] = token_remedies(plan)
     if too_long and context_is_lower:
         found["context"] = context_remedies(plan)
@@ -70,3 +76,34 @@ def context_remedies(plan: Plan) -> tuple[Remedy, ...]:
     if other is None or other.resolved.context_length <= plan.resolved.context_length:
         return ()
     return (Remedy("without --context-length", other.resolved.context_length),)
+
+
+def sliding_remedies(plan: Plan) -> tuple[Remedy, ...]:
+    """Sliding tokens under twice the ratio to the full side, or with more memory for both sides."""
+    ratio = min(1.0, 2 * plan.resolved.swa_full_tokens_ratio)
+    wider = (f"--swa-full-tokens-ratio {ratio:g}", replanned(plan, swa_full_tokens_ratio=ratio))
+    return remedies_of(plan, [wider, *more_memory(plan)], sliding_tokens)
+
+
+def sliding_tokens(plan: Plan) -> int:
+    side = sliding_side(plan)
+    return 0 if side is None else side.num_tokens
+
+
+def state_remedies(plan: Plan) -> tuple[Remedy, ...]:
+    """State slots where twice as many are asked for, or with more memory."""
+    number = 2 * num_states(plan) * plan.resolved.widths.attn_dp
+    more = (f"--max-mamba-cache-size {number}", replanned(plan, max_mamba_cache_size=number))
+    return remedies_of(plan, [more, *more_memory(plan)], num_states)
+
+
+def num_states(plan: Plan) -> int:
+    states = state_slots(plan)
+    return 0 if states is None else states.num_slots
+
+
+# the limit that a pool beside the plain one is, and what raises it
+OF_POOLS = {
+    "sliding KV": ("sliding tokens", sliding_remedies),
+    "recurrent states": ("state slots", state_remedies),
+}

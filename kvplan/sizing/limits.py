@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 
 from kvplan.sizing.overcommitted import missing_bytes
@@ -67,7 +69,25 @@ def memory_bound(planned: StagePlan) -> str:
 
 def token_remedies(plan: Plan) -> tuple[Remedy, ...]:
     """Tokens under a higher fraction, a lifted cap, an fp8 cache."""
-    resolved, found = plan.resolved, []
+    return remedies_of(plan, more_memory(plan), lambda each: each.tokens)
+
+
+def remedies_of(
+    plan: Plan, changed: Iterable[tuple[str, Plan | None]], measure: Callable[[Plan], int]
+) -> tuple[Remedy, ...]:
+    """Of launches with one flag changed those that start with more of what is measured."""
+    now = measure(plan)
+    return tuple(
+        Remedy(flag, measure(other))
+        for flag, other in changed
+        if other is not None and measure(other) > now and not missing_bytes(other)
+    )
+
+
+def more_memory(plan: Plan) -> list[tuple[str, Plan | None]]:
+    """The launch with a lifted cap, a higher fraction, an fp8 cache."""
+    resolved = plan.resolved
+    found: list[tuple[str, Plan | None]] = []
     if resolved.max_total_tokens is not None:
         found.append(("without --max-total-tokens", replanned(plan, max_total_tokens=None)))
     fraction = round(asked_fraction(resolved) + FRACTION_STEP, 6)
@@ -77,11 +97,7 @@ def token_remedies(plan: Plan) -> tuple[Remedy, ...]:
     if resolved.kv_cache_dtype in HALVED_KV and plan.model.compressed is None:
         halved = replanned(plan, kv_cache_dtype="fp8_e4m3")
         found.append(("--kv-cache-dtype fp8_e4m3", halved))
-    return tuple(
-        Remedy(flag, other.tokens)
-        for flag, other in found
-        if other is not None and other.tokens > plan.tokens and not missing_bytes(other)
-    )
+    return found
 
 
 def request_limits(plan: Plan) -> tuple[Limit, ...]:

@@ -117,6 +117,22 @@ def test_what_was_short_names_the_flags_that_raise_it(kvplan, flags, words):
     assert all(line.startswith(word) for line, word in zip(said, words, strict=True)), said
 
 
+def test_a_short_sliding_pool_names_what_raises_that_pool(kvplan):
+    launch = ("trace", "gpt-oss-20b", "--gpu", "h100", "--workload", "chat", "--limit", "60")
+    code, out, _ = kvplan(*launch, "--swa-full-tokens-ratio", "0.001", "--json")
+    found = json.loads(out)
+
+    assert code == 1
+    assert {each["name"] for each in found["remedies"]} == {"sliding tokens"}
+    for remedy in found["remedies"]:
+        flags = remedy["flag"].split()
+        if flags[0] != "--swa-full-tokens-ratio":
+            flags += ["--swa-full-tokens-ratio", "0.001"]
+        again = json.loads(kvplan(*launch, *flags, "--json")[1])
+        pools = {pool["name"]: pool["capacity"] for pool in again["pools"]}
+        assert pools["sliding KV"] == remedy["value"]
+
+
 def test_a_limit_that_no_flag_raises_is_said_to_be_one(kvplan, tmp_path):
     file = tmp_path / "long.csv"
     file.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,10,5\n1,140000,5\n")
