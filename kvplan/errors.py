@@ -60,6 +60,9 @@ class DeviceError(KvplanError):
     """The asked device is absent or out of memory."""
 
 
+MOST_BEGUN = 8  # names that one beginning may list
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a mistyped one, or None when nothing is close."""
     lowered = {candidate.lower(): candidate for candidate in known}
@@ -68,7 +71,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest one, or the whole list."""
+    """A hint for an unknown name: those that it begins, the nearest one, or the whole list."""
     known = sorted(known)
-    close = nearest(name, known)
+    begun = [each for each in known if name and each.lower().startswith(name.lower())]
+    if 1 < len(begun) <= MOST_BEGUN:
+        return f"did you mean one of: {', '.join(begun)}?"
+    close = nearest(name, begun or known) or next(iter(begun), None)
     return f"did you mean '{close}'?" if close else f"one of: {', '.join(known)}"

@@ -65,7 +65,7 @@ def test_the_file_stays_as_it_was():
         ("ratio=yes", "'yes' is a boolean", "true"),
         ("ratio=high", "'ratio' must be a number, got 'high'", None),
         ("ration=1", "unknown field 'ration'", "did you mean 'ratio'?"),
-        ("parallel.tp=1", "unknown field 'tp'", "one of: name, tp_size"),
+        ("parallel.tp=1", "unknown field 'tp'", "did you mean 'tp_size'?"),
         ("paralel.tp_size=1", "unknown field 'paralel'", "did you mean 'parallel'?"),
         ("parallel.tp_size='8'", "got '8'", "remove the quotes"),
         ("ratio.x=1", "'ratio' is a value, it has no fields", None),
