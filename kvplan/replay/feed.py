@@ -44,6 +44,13 @@ class Feed:
         self._advance(head.t_ns)
         return head
 
+    def take(self) -> Request | None:
+        """The request that comes next if it is for this server."""
+        return self.pop()
+
+    def skip_others(self) -> None:
+        """Nothing runs here: what comes for other servers may be passed over."""
+
     def answered(self, session: str | None, now_ns: int) -> None:
         """A request of a session is done with: what waited for it comes after its delay."""
         if session is None:

@@ -10,6 +10,7 @@ from kvplan.replay.accounting import CountingScheduler
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.batch import Decode, Step
 from kvplan.replay.checks import long_row
+from kvplan.replay.dealt_feed import DealtFeed
 from kvplan.replay.feed import Feed
 from kvplan.replay.intake import Intake
 from kvplan.replay.keys import key_of
@@ -42,6 +43,7 @@ class Replay:
     """Iterate to run it to the end; `meter` has the figures so far at any time.
 
     With `jumps` uneventful decode steps are taken together, which memory over real slots cannot.
+    Of `dp_ranks` ranks, to which the requests are dealt out in turn, this is the first.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Replay:
         assumptions: Assumptions,
         *,
         jumps: bool,
+        dp_ranks: int = 1,
     ) -> None:
         self.server = server
         self.assumptions = assumptions
@@ -64,12 +67,14 @@ class Replay:
         self._decode_ns = assumptions.decode_ns
         self._jumped_ns = 0  # how long the steps took that the latest turn took together
         self._blank_after = -1  # steps before the latest turn without a batch
-        self._feed = Feed(requests)
+        self._feed = Feed(requests) if dp_ranks == 1 else DealtFeed(requests, dp_ranks, assumptions)
 
     def __iter__(self) -> Iterator[Turn]:
         feed, scheduler = self._feed, self.scheduler
         idle = scheduler.is_idle()
         while True:
+            if idle:
+                feed.skip_others()
             next_ns = feed.next_ns
             if idle:
                 if next_ns is None:
@@ -143,7 +148,9 @@ class Replay:
     def _take_arrivals(self) -> None:
         feed, now_ns = self._feed, self.now_ns
         while (time_ns := feed.next_ns) is not None and time_ns <= now_ns:
-            request = feed.pop()
+            request = feed.take()
+            if request is None:
+                continue
             self.meter.num_requests += 1
             reason = self._intake.refusal(request.input_len)
             if reason is None:

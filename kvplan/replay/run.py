@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Protocol
 
@@ -62,16 +62,16 @@ def over_counts(plan: Plan, workload: Iterable[Request], options: ReplayOptions)
     return Replay(
         server,
         count_memory(server),
-        served(plan, workload, options.limit),
+        limited(workload, options.limit),
         options.assumptions,
         jumps=True,
+        dp_ranks=plan.resolved.widths.dp_ranks,
     )
 
 
-def served(plan: Plan, workload: Iterable[Request], limit: int | None) -> Iterator[Request]:
-    """What one DP rank gets of a workload: every n-th request, as the engine deals them out."""
-    taken = workload if limit is None else islice(workload, min(limit, sys.maxsize))
-    return islice(taken, 0, None, plan.resolved.widths.dp_ranks)
+def limited(workload: Iterable[Request], limit: int | None) -> Iterable[Request]:
+    """The first requests of a workload, or all of them."""
+    return workload if limit is None else islice(workload, min(limit, sys.maxsize))
 
 
 def drive(

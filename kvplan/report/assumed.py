@@ -84,7 +84,7 @@ def launch_notes(plan: Plan) -> Iterator[str]:
     """Parts of this launch that the scheduling model leaves out."""
     resolved, widths = plan.resolved, plan.resolved.widths
     if (ranks := widths.dp_ranks) > 1:
-        yield f"one of {ranks} data-parallel ranks, each of which gets one request in {ranks}"
+        yield f"one of {ranks} data-parallel ranks, each of which gets one request in {ranks} as they come"
     if widths.pp > 1:
         yield "pipeline stages run one batch at a time: micro-batches are not modelled"
     if resolved.hicache.enabled:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
+from kvplan.replay.assumptions import Assumptions
+from kvplan.replay.dealt_feed import DealtFeed
 from kvplan.replay.feed import Feed
 from kvplan.replay.requests import Request
 
@@ -82,3 +88,45 @@ def test_the_stream_is_read_no_further_than_needed():
     assert len(taken(feed, 3)) == 4
 
     assert len(read) == 5
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 7])
+@pytest.mark.parametrize("num_turns", [1, 2, 4])
+def test_a_rank_gets_its_share_of_every_turn(num_ranks, num_turns):
+    """Sessions stand turn by turn in a file, where every second row may be a first turn."""
+    numbers, num_sessions, gap_ns = range(num_turns), 4200, 10**9
+    begins = sorted(Random(1).sample(range(num_sessions * gap_ns), num_sessions))
+    requests = [
+        request(f"{turn}", begins[each], session=f"{each}", delay_ns=gap_ns if turn else None)
+        for each in range(num_sessions)
+        for turn in numbers
+    ]
+    feed = DealtFeed(requests, num_ranks, Assumptions())
+    turns: list[int] = []
+    running: list[tuple[int, str | None]] = []
+    while True:
+        if not running:
+            feed.skip_others()
+        now_ns = feed.next_ns
+        if running and (now_ns is None or running[0][0] <= now_ns):
+            answered_ns, session = running.pop(0)
+            feed.answered(session, answered_ns)
+        elif now_ns is None:
+            break
+        elif (met := feed.take()) is not None:
+            turns.append(int(met.rid))
+            running.append((now_ns + gap_ns // 3, met.session))
+
+    assert len(turns) == -(-num_sessions * num_turns // num_ranks)
+    for turn in numbers:
+        assert turns.count(turn) == pytest.approx(num_sessions / num_ranks, rel=0.15)
+
+
+def test_a_rank_of_several_keeps_the_times_of_its_requests():
+    feed = DealtFeed([request(f"{n}", 10 * n) for n in range(7)], 3, Assumptions())
+    found = []
+    while (now_ns := feed.next_ns) is not None:
+        met = feed.take()
+        found += [] if met is None else [(now_ns, met.rid)]
+
+    assert found == [(0, "0"), (30, "3"), (60, "6")]

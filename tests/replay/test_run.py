@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 import pytest
 
 from kvplan.errors import InputError
 from kvplan.replay.assumptions import Assumptions
 from kvplan.replay.conditions import Condition, asked_conditions, read_conditions
+from kvplan.replay.counted import count_memory
 from kvplan.replay.meter import LONGEST_NS
-from kvplan.replay.run import ReplayOptions, replay
-from kvplan.replay.settings import Choices
+from kvplan.replay.replay import Replay
+from kvplan.replay.requests import Request
+from kvplan.replay.run import ReplayOptions, drive, replay
+from kvplan.replay.settings import Choices, server_of
 from kvplan.replay.timeline import MAX_POINTS
 from tests.replay.plans import SECOND, burst, small_plan
 
@@ -69,6 +73,39 @@ def test_one_data_parallel_rank_gets_every_nth_request():
     plan = small_plan("deepseek-v3", "b200", tp_size=8, dp_size=4, enable_dp_attention=True)
 
     assert replay(plan, burst(10, 10, 5)).num_requests == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_of_conversations_agree_jumping_and_stepping(seed):
+    draw = Random(seed)
+    plan = small_plan(max_total_tokens=draw.choice([1024, 4096, 8192]))
+    server, requests, time_ns = server_of(plan), [], 0
+    for session in range(15):
+        time_ns += draw.randrange(2 * SECOND)
+        requests += [
+            Request(
+                rid=f"{session}.{turn}",
+                t_ns=time_ns,
+                input_len=draw.randint(1, 300),
+                output_len=draw.randint(1, 150),
+                session=str(session),
+                delay_ns=draw.randrange(3 * SECOND) if turn else None,
+            )
+            for turn in range(draw.randint(1, 4))
+        ]
+    ranks = draw.choice([2, 3, 4])
+    results = [
+        drive(
+            Replay(
+                server, count_memory(server), requests, Assumptions(), jumps=jumps, dp_ranks=ranks
+            )
+        )
+        for jumps in (True, False)
+    ]
+
+    assert results[0].agreed() == results[1].agreed()
+    assert results[0].end_ns == results[1].end_ns
+    assert results[0].num_requests == -(-len(requests) // ranks)
 
 
 def test_a_stopped_replay_keeps_what_it_found():

@@ -8,7 +8,7 @@ from kvplan.replay.measured import Measured, measured
 from kvplan.replay.pools.assembly import Assembly
 from kvplan.replay.replay import Replay
 from kvplan.replay.requests import Request
-from kvplan.replay.run import Driver, Observer, served
+from kvplan.replay.run import Driver, Observer, limited
 from kvplan.replay.server import Server
 from kvplan.replay.trace import Session
 
@@ -27,9 +27,10 @@ def measure(
     run = Replay(
         server,
         assembly.memory,
-        served(session.plan, requests, options.limit),
+        limited(requests, options.limit),
         options.assumptions,
         jumps=False,
+        dp_ranks=session.plan.resolved.widths.dp_ranks,
     )
     driver = Driver(
         run,
