@@ -8,7 +8,7 @@ import typer
 
 from kvplan.errors import InputError, did_you_mean
 from kvplan.replay.assumptions import Assumptions
-from kvplan.replay.trace import Arrivals, PoolOptions
+from kvplan.replay.trace import INTERPRETED, Arrivals, PoolOptions
 from kvplan.replay.workloads.named import workload_path
 from kvplan.replay.workloads.options import ReadOptions
 from kvplan.units import NS_PER_MS
@@ -66,7 +66,7 @@ MAX_TPOT_MS = 10**7
 
 
 ENGINES = ("accounting", "pools")
-DEVICES = ("auto", "cuda", "cpu", "interpret", "meta")
+DEVICES = ("auto", "cuda", "cpu", INTERPRETED, "meta")
 
 
 def arrivals(name: str | None, format: str | None, options: ReadOptions) -> Arrivals:

@@ -32,3 +32,8 @@ def ids(held: Iterable[tuple[int, int]]) -> Iterator[int]:
     """The ids of runs, one by one."""
     for first, count in held:
         yield from range(first, first + count)
+
+
+def num_ids(held: Iterable[tuple[int, int]]) -> int:
+    """How many ids some runs have."""
+    return sum(count for _, count in held)

@@ -39,12 +39,16 @@ HEAVY = "{'torch', 'triton', 'numpy', 'pydantic', 'pandas'}"
 def modules_of(package: str) -> list[str]:
     """Every module of a package, without those over real pools."""
     folder = ON_DISK.get(f"kvplan.{package}", REPOSITORY / "kvplan" / package)
-    paths = [path.relative_to(folder).with_suffix("") for path in sorted(folder.rglob("*.py"))]
-    return [
-        ".".join(["kvplan", package, *path.parts]).removesuffix(".__init__")
-        for path in paths
-        if (package, path.parts[0]) != ("replay", "pools")
+    names = [
+        module_name(f"kvplan.{package}", folder, path) for path in sorted(folder.rglob("*.py"))
     ]
+    return [name for name in names if layer_of(name) != "replay.pools"]
+
+
+def module_name(package: str, folder: Path, path: Path) -> str:
+    """The dotted name of a file below a package's folder."""
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join([package, *parts]).removesuffix(".__init__")
 
 
 def test_planning_loads_nothing_heavy():
@@ -114,8 +118,7 @@ def arrows() -> Iterator[tuple[Path, str, str]]:
     """Every file with its own layer and one that it imports."""
     for package, folder in ON_DISK.items():
         for path in folder.rglob("*.py"):
-            names = [*package.split("."), *path.relative_to(folder).with_suffix("").parts]
-            own = layer_of(".".join(names).removesuffix(".__init__"))
+            own = layer_of(module_name(package, folder, path))
             yield from ((path, own, layer_of(each)) for each in imported(path) if own)
 
 

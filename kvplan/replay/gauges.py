@@ -10,6 +10,8 @@ from kvplan.replay.replay import Replay, Turn
 from kvplan.replay.sliding_store import SlidingStore
 from kvplan.replay.state_store import StateStore
 
+FULL, SLIDING = "full KV", "sliding KV"  # the sides of two pools
+STATES = "recurrent states"
 BINS = 1000  # percentiles are told to a thousandth of the pool
 
 
@@ -133,11 +135,11 @@ def levels_of(replay: Replay) -> list[tuple[Gauge, Callable[[], int]]]:
     if isinstance(store, SlidingStore):
         sliding = store.memory.sliding_available
         return [
-            (Gauge("full KV", "tokens", capacity), store.reachable),
-            (Gauge("sliding KV", "tokens", sliding), store.reachable_sliding),
+            (Gauge(FULL, "tokens", capacity), store.reachable),
+            (Gauge(SLIDING, "tokens", sliding), store.reachable_sliding),
         ]
     kv = (Gauge("KV", "tokens", capacity), store.reachable)
     if isinstance(store, StateStore):
-        states = Gauge("recurrent states", "slots", store.pool.num_slots)
+        states = Gauge(STATES, "slots", store.pool.num_slots)
         return [kv, (states, store.reachable_states)]
     return [kv]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kvplan.replay.gauges import Gauges
+from kvplan.replay.gauges import SLIDING, STATES, Gauges
 from kvplan.replay.replay import Replay, Turn
 from kvplan.replay.sequence import Sequence
 from kvplan.units import ceil_page
@@ -78,8 +78,8 @@ class Timeline:
                 running=len(running),
                 waiting=len(self._waiting.requests),
                 waste=waste(running, store.page_size),
-                sliding=self._used("sliding KV"),
-                states=self._used("recurrent states"),
+                sliding=self._used(SLIDING),
+                states=self._used(STATES),
                 evicted=store.cache.evicted,
             )
         )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from kvplan.state.checks import NOBODY, num_ids
+from kvplan.id_runs import num_ids
+from kvplan.state.checks import NOBODY
 from kvplan.state.ownership import CACHED, OWNED, SHARED
 from kvplan.state.recorded import HeldRow, PagedPool, Recorded, Run
 from kvplan.units import ceil_div

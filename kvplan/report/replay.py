@@ -12,7 +12,12 @@ from kvplan.replay.outcome import Latency, Outcome
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.timeline import Point
 from kvplan.replay.workloads.summary import WorkloadSummary
-from kvplan.report.replay_remedies import LONG_WAIT_NS, remedies_report, without_remedy
+from kvplan.report.replay_remedies import (
+    LONG_WAIT_NS,
+    remedies_report,
+    short_limits,
+    without_remedy,
+)
 from kvplan.sizing.plan import Plan
 from kvplan.units import NS_PER_S
 
@@ -39,6 +44,7 @@ def trace_report(
     result, scheduled = outcome.result, workload is not None
     failed = [str(condition) for condition in conditions if condition.fails(result)]
     failed += [check.name for check in outcome.checks if check.state == "broken"]
+    short = short_limits(plan, result) if scheduled else {}
     return {
         "schema": SCHEMA,
         "verdict": {
@@ -54,7 +60,7 @@ def trace_report(
         "workload": None if workload is None else msgspec.to_builtins(workload),
         "pools": [pool_report(pool) for pool in result.pools],
         "requests": requests_report(result) if scheduled else None,
-        "remedies": remedies_report(plan, result) if scheduled else [],
+        "remedies": remedies_report(short),
         "queue": queue_report(result) if scheduled else None,
         "prefix": prefix_report(result) if scheduled else None,
         "pages": pages_report(result) if scheduled else None,
@@ -64,7 +70,7 @@ def trace_report(
         "violation": violation_report(outcome),
         "speed": speed_report(outcome),
         "assumed": list(assumed),
-        "warnings": [*warnings, *(without_remedy(plan, result) if scheduled else ())],
+        "warnings": [*warnings, *without_remedy(short, result)],
         "timeline": timeline_report(result.timeline),
     }
 

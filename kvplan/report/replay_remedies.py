@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from kvplan.replay.gauges import SLIDING, STATES
 from kvplan.replay.result import ReplayResult
 from kvplan.replay.settings import sliding_side, state_slots
-from kvplan.sizing.limits import Remedy, more_memory, remedies_of, request_limits, token_remedies
+from kvplan.sizing.limits import (
+    Remedy,
+    changed_to,
+    more_memory,
+    remedies_of,
+    request_limits,
+    token_remedies,
+)
 from kvplan.sizing.plan import Plan
 from kvplan.sizing.replan import replanned
 from kvplan.units import NS_PER_S
 
+Remedies = Callable[[Plan], tuple[Remedy, ...]]
+ShortLimits = dict[str, tuple[Remedy, ...]]
+
 LONG_WAIT_NS = 10 * NS_PER_S  # where one request in a hundred waits so long, the verdict says it
 
 
-def remedies_report(plan: Plan, result: ReplayResult) -> list[dict[str, Any]]:
+def remedies_report(short: ShortLimits) -> list[dict[str, Any]]:
     """Remedies of each shortage, the limit's name among them; none where the workload fits."""
     return [
         {"name": name, **msgspec.structs.asdict(each)}
-        for name, remedies in short_limits(plan, result).items()
+        for name, remedies in short.items()
         for each in remedies
     ]
 
 
-def without_remedy(plan: Plan, result: ReplayResult) -> list[str]:
+def without_remedy(short: ShortLimits, result: ReplayResult) -> list[str]:
     """What was short and no flag raises, in words."""
     server = result.server
     limits = {
@@ -37,30 +49,29 @@ def without_remedy(plan: Plan, result: ReplayResult) -> list[str]:
     }
     return [
         f"no flag raises {limits[name]}, which this workload exceeds"
-        for name, remedies in short_limits(plan, result).items()
+        for name, remedies in short.items()
         if not remedies
     ]
 
 
-def short_limits(plan: Plan, result: ReplayResult) -> dict[str, tuple[Remedy, ...]]:
+def short_limits(plan: Plan, result: ReplayResult) -> ShortLimits:
     """The limits that the workload ran into, each with the flags that raise it."""
     server = result.server
     # a prompt is too long for one limit alone, the lower one
     too_long, context_is_lower = bool(result.rejections), server.context_len <= server.num_tokens
     waits = result.wait_ns.p99 >= LONG_WAIT_NS
     rows_were_full = result.peak_running == server.max_running_requests
-    short = result.num_retractions or result.num_aborted or (waits and not rows_were_full)
-    found = {}
-    if short:
+    found: dict[str, Remedies] = {}
+    if result.num_retractions or result.num_aborted or (waits and not rows_were_full):
         name, remedies = OF_POOLS.get(result.fullest.name, ("tokens", token_remedies))
-        found[name] = remedies(plan)
+        found[name] = remedies
     if too_long and not context_is_lower:
-        found["tokens"] = token_remedies(plan)
+        found["tokens"] = token_remedies
     if too_long and context_is_lower:
-        found["context"] = context_remedies(plan)
+        found["context"] = context_remedies
     if waits and rows_were_full:
-        found["running requests"] = running_remedies(plan)
-    return found
+        found["running requests"] = running_remedies
+    return {name: remedies(plan) for name, remedies in found.items()}
 
 
 def running_remedies(plan: Plan) -> tuple[Remedy, ...]:
@@ -81,7 +92,7 @@ def context_remedies(plan: Plan) -> tuple[Remedy, ...]:
 def sliding_remedies(plan: Plan) -> tuple[Remedy, ...]:
     """Sliding tokens under twice the ratio to the full side, or with more memory for both sides."""
     ratio = min(1.0, 2 * plan.resolved.swa_full_tokens_ratio)
-    wider = (f"--swa-full-tokens-ratio {ratio:g}", replanned(plan, swa_full_tokens_ratio=ratio))
+    wider = changed_to(plan, "swa_full_tokens_ratio", ratio)
     return remedies_of(plan, [wider, *more_memory(plan)], sliding_tokens)
 
 
@@ -93,7 +104,7 @@ def sliding_tokens(plan: Plan) -> int:
 def state_remedies(plan: Plan) -> tuple[Remedy, ...]:
     """State slots where twice as many are asked for, or with more memory."""
     number = 2 * num_states(plan) * plan.resolved.widths.attn_dp
-    more = (f"--max-mamba-cache-size {number}", replanned(plan, max_mamba_cache_size=number))
+    more = changed_to(plan, "max_mamba_cache_size", number)
     return remedies_of(plan, [more, *more_memory(plan)], num_states)
 
 
@@ -103,7 +114,7 @@ def num_states(plan: Plan) -> int:
 
 
 # the limit that a pool beside the plain one is, and what raises it
-OF_POOLS = {
-    "sliding KV": ("sliding tokens", sliding_remedies),
-    "recurrent states": ("state slots", state_remedies),
+OF_POOLS: dict[str, tuple[str, Remedies]] = {
+    SLIDING: ("sliding tokens", sliding_remedies),
+    STATES: ("state slots", state_remedies),
 }

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from html import escape
 from itertools import groupby
 
+from kvplan.id_runs import num_ids
 from kvplan.report.occupancy import PageClass, PoolMap, pool_maps
-from kvplan.state.checks import num_ids
 from kvplan.state.recorded import Recorded
 
 COLUMNS = 64

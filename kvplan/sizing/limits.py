@@ -92,12 +92,16 @@ def more_memory(plan: Plan) -> list[tuple[str, Plan | None]]:
         found.append(("without --max-total-tokens", replanned(plan, max_total_tokens=None)))
     fraction = round(asked_fraction(resolved) + FRACTION_STEP, 6)
     if fraction <= HIGHEST_FRACTION:
-        raised = replanned(plan, mem_fraction_static=fraction)
-        found.append((f"--mem-fraction-static {fraction:g}", raised))
+        found.append(changed_to(plan, "mem_fraction_static", fraction))
     if resolved.kv_cache_dtype in HALVED_KV and plan.model.compressed is None:
-        halved = replanned(plan, kv_cache_dtype="fp8_e4m3")
-        found.append(("--kv-cache-dtype fp8_e4m3", halved))
+        found.append(changed_to(plan, "kv_cache_dtype", "fp8_e4m3"))
     return found
+
+
+def changed_to(plan: Plan, field: str, value: float | str) -> tuple[str, Plan | None]:
+    """A flag with another value, and the launch under it."""
+    text = f"{value:g}" if isinstance(value, float) else value
+    return f"--{field.replace('_', '-')} {text}", replanned(plan, **{field: value})
 
 
 def request_limits(plan: Plan) -> tuple[Limit, ...]:
@@ -127,9 +131,5 @@ def request_remedies(plan: Plan, bound: str) -> tuple[Remedy, ...]:
         field, number = "max_mamba_cache_size", 2 * state.slots * ranks
     else:
         field, number = "max_running_requests", 2 * plan.max_running_requests * ranks
-    other = replanned(plan, **{field: number})
-    if other is None or other.max_running_requests <= plan.max_running_requests:
-        return ()
-    if missing_bytes(other):
-        return ()
-    return (Remedy(f"--{field.replace('_', '-')} {number}", other.max_running_requests),)
+    changed = [changed_to(plan, field, number)]
+    return remedies_of(plan, changed, lambda each: each.max_running_requests)

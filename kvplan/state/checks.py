@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kvplan.document import Document, FieldPath
 from kvplan.errors import InputError
+from kvplan.id_runs import num_ids
 from kvplan.state.recorded import HeldRow, PagedPool, RecordedState, Run
 
 NOBODY = 0
@@ -156,8 +155,3 @@ def first_outside(run: Run, least: int, most: int) -> int:
     """The first id of a run that is below the least or above the most."""
     first, _ = run
     return first if first < least or first > most else most + 1
-
-
-def num_ids(held: Sequence[Run]) -> int:
-    """How many ids some runs have."""
-    return sum(count for _, count in held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from kvplan.replay.gauges import PoolUse
+from kvplan.replay.gauges import FULL, SLIDING, STATES, PoolUse
 from kvplan.replay.pools.watched import WatchedMemory
 from kvplan.replay.server import Server
 
@@ -58,9 +58,9 @@ def levels_of(server: Server, memory: WatchedMemory) -> tuple[Level, ...]:
         levels = [Level("KV", "tokens", lambda: memory.available)]
     else:
         levels = [
-            Level("full KV", "tokens", lambda: memory.full_available),
-            Level("sliding KV", "tokens", lambda: memory.sliding_available),
+            Level(FULL, "tokens", lambda: memory.full_available),
+            Level(SLIDING, "tokens", lambda: memory.sliding_available),
         ]
     if server.states is not None:
-        levels.append(Level("recurrent states", "slots", lambda: memory.available_states))
+        levels.append(Level(STATES, "slots", lambda: memory.available_states))
     return (*levels, Level("request rows", "rows", lambda: memory.free_rows))
